@@ -20,6 +20,8 @@ traceback on stderr; elsewhere a traceback and exit 3.
 from collections.abc import Sequence
 from enum import IntEnum
 
+_MOST_NEAREST = 8
+
 
 class ExitCode(IntEnum):
     """Exit statuses of the command-line tool."""
@@ -52,13 +54,21 @@ class UsageError(WarpgradeError):
 
 
 class ProblemNotFound(UsageError):
-    """No problem has the requested name."""
+    """No problem has the requested name, or several have."""
 
-    def __init__(self, name: str, nearest: Sequence[str], elsewhere: str | None = None) -> None:
-        """Store names `nearest` to `name` for the hint, or a hint about other locations: `elsewhere`."""
+    def __init__(
+        self, name: str, nearest: Sequence[str], elsewhere: str | None = None, *, is_ambiguous: bool = False
+    ) -> None:
+        """Store names `nearest` to `name` for the hint, or a hint about other locations: `elsewhere`.
+
+        `is_ambiguous`: the short name `name` means each of `nearest`.
+        """
         hint = elsewhere or "`warpgrade problems list` lists all problems; --problems DIR selects another folder"
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else hint
-        super().__init__(f"there is no problem named {name!r}", hint=hint)
+        hint = f"did you mean {' or '.join(nearest[:_MOST_NEAREST])}?" if nearest else hint
+        message = f"there is no problem named {name!r}"
+        if is_ambiguous:
+            message = f"{name!r} may mean each of {len(nearest)} problems"
+        super().__init__(message, hint=hint)
         self.nearest = tuple(nearest)
 
 

@@ -1,15 +1,21 @@
 """Listing of problems, and lookup by name or path."""
 
+import itertools
+import os
 import re
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from evaluator.catalog import kernelbench
 from evaluator.catalog.folder import PROBLEM_FILE, REFERENCE_FILE, no_problem, problem_name, read_folder
-from evaluator.catalog.kernelbench import Row, is_rows, read_rows
+from evaluator.catalog.kernelbench import Row, is_numbered, is_rows, level_of, read_rows
 from evaluator.catalog.other_benchmarks import (
     DEFINITION_FILE,
+    SHAPES_FILES,
     has_shapes,
     is_definition,
     read_definition_problem,
@@ -20,10 +26,14 @@ from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.paths import data_dir
 from evaluator.records import Problem
 
+_DEEPEST = 4
+"""Limit of the parts of a problem's path below the folder: the path is the problem's name, and a card's folder."""
+_MOST_ENTRIES = 100_000
+"""Limit of files and folders seen in a search."""
 WHAT_COUNTS = (
     f"a problem is a folder NAME/ with {PROBLEM_FILE} and {REFERENCE_FILE}, a file NAME.py with Model, get_inputs and "
     f"get_init_inputs, KernelBench's levelN/NUMBER_Name.py, or a folder NAME/ with {DEFINITION_FILE}, shapes.py, "
-    "shapes.json or task.yml"
+    f"shapes.json or task.yml, at most {_DEEPEST} folders deep"
 )
 OWN_PROBLEMS = Path("problems")
 """Folder for problems of `warpgrade new problem`, below the current folder."""
@@ -37,7 +47,10 @@ class Listing(NamedTuple):
 
 
 class _Location(NamedTuple):
-    """Location of a problem not yet read. `found_in` is passed to `read_bytes`. A `row` is in the file at `path`."""
+    """Location of a problem not yet read. `found_in` is passed to `read_bytes`. A `row` is in the file at `path`.
+
+    `name` is that of the problem, also where a path to it would give another one.
+    """
 
     name: str
     path: Path
@@ -45,7 +58,16 @@ class _Location(NamedTuple):
     found_in: Path | None
     row: Row | None = None
 
+    def is_called(self, name: str) -> bool:
+        """Return whether `name` is a name of the problem. A folder has no name with the ending of a file."""
+        called = name.removesuffix(".py") if self.origin is Origin.KERNELBENCH else name
+        return called in _names(self.name, self.origin)
+
     def read(self) -> Problem:
+        problem = self._problem()
+        return problem if problem.name == self.name else replace(problem, name=self.name)
+
+    def _problem(self) -> Problem:
         if self.row is not None:
             return kernelbench.problem_of(self.name, self.row.level, str(self.path), self.row.code)
         if self.origin is Origin.KERNELBENCH:
@@ -61,8 +83,9 @@ def list_problems(folder: Path | None = None) -> Listing:
     Raises:
         ProblemError: the folder does not exist.
     """
-    problems, broken = [], []
-    for location in _locations(folder):
+    problems = []
+    locations, broken = _locations(folder)
+    for location in locations:
         try:
             problems.append(location.read())
         except ProblemError as error:
@@ -74,16 +97,16 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
     """Read the problem with that name or path; no other problem is read.
 
     Args:
-        name: a name in `folder`, or the path of a problem's folder or of a file in KernelBench's form. For a
-            KernelBench file, an unambiguous short name suffices: `19_ReLU` or `level1/19`. Names take precedence over
-            paths: `./relu` is always a path.
+        name: a name in `folder`, or the path of a problem's folder or of a file in KernelBench's form. An unambiguous
+            short name suffices: the last parts of a name, of a KernelBench file also `level1/19`. Names take
+            precedence over paths: `./relu` is always a path.
         folder: where names are looked up, or a file of KernelBench's rows; None for the shipped problems.
 
     Raises:
-        ProblemNotFound: no problem matches; contains the nearest names, or a path in `OWN_PROBLEMS`.
+        ProblemNotFound: no problem matches, or several do; contains the nearest names, or a path in `OWN_PROBLEMS`.
         ProblemError: the problem exists and is broken, or the path is a folder without a problem.
     """
-    locations = _locations(folder)
+    locations, _ = _locations(folder)
     if (listed := _listed(name, locations)) is not None:
         return listed.read()
     at_path = _location_at(Path(name))
@@ -109,10 +132,10 @@ def find_listed(name: str, folder: Path | None = None) -> Problem:
     """Read the problem with that name in `folder`, or among the shipped problems. Paths are not accepted.
 
     Raises:
-        ProblemNotFound: no problem matches; contains the nearest names.
+        ProblemNotFound: no problem matches, or several do; contains the nearest names.
         ProblemError: the problem exists and is broken.
     """
-    locations = _locations(folder)
+    locations, _ = _locations(folder)
     if (listed := _listed(name, locations)) is None:
         raise ProblemNotFound(name, _nearest(name, locations))
     return listed.read()
@@ -121,19 +144,25 @@ def find_listed(name: str, folder: Path | None = None) -> Problem:
 def _listed(name: str, locations: list[_Location]) -> _Location | None:
     """Return the location with that name or short name, or None. Raises ProblemNotFound if several match."""
     exact = [location for location in locations if location.name == name]
-    matches = exact or [location for location in locations if name.removesuffix(".py") in _other_names(location)]
+    matches = exact or [location for location in locations if location.is_called(name)]
     if len(matches) > 1:
-        raise ProblemNotFound(name, [location.name for location in matches])
+        raise ProblemNotFound(name, [location.name for location in matches], is_ambiguous=True)
     return matches[0] if matches else None
 
 
-def _locations(folder: Path | None) -> list[_Location]:
-    """Return the locations of all problems in a folder, sorted by name."""
+class _Found(NamedTuple):
+    """The locations of all problems in a folder, sorted by name, and the error of a search that ended at its limit."""
+
+    locations: list[_Location]
+    broken: list[ProblemError]
+
+
+def _locations(folder: Path | None) -> _Found:
     top = data_dir("problems") if folder is None else folder
     origin = Origin.WARPGRADE if folder is None else Origin.FOLDER
     if is_rows(top):
         rows = sorted(read_rows(top).items(), key=lambda item: natural(item[0]))
-        return [_Location(name, top, Origin.KERNELBENCH, None, row) for name, row in rows]
+        return _Found([_Location(name, top, Origin.KERNELBENCH, None, row) for name, row in rows], [])
     try:
         children = list(top.iterdir())
     except OSError as error:
@@ -143,10 +172,93 @@ def _locations(folder: Path | None) -> list[_Location]:
     # An installer may have linked the shipped problems.
     found_in = None if folder is None else top
     locations = [_Location(child.name, child, origin, found_in) for child in children if _is_problem_folder(child)]
-    locations += [_Location(each.name, each, Origin.DEFINITION, found_in) for each in children if _is_definition(each)]
+    definitions = [each for each in children if _is_definition(each)]
+    locations += [_Location(_stem(each, top), each, Origin.DEFINITION, found_in) for each in definitions]
     files = kernelbench.problem_files(top)
     locations += [_Location(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
-    return sorted(locations, key=lambda location: natural(location.name))
+    broken = []
+    if folder is not None:
+        nested = _nested_problems(folder)
+        known = set(files)
+        folders = [(path, Origin.DEFINITION if _is_definition(path) else Origin.FOLDER) for path in nested.folders] + [
+            (path, Origin.DEFINITION) for path in nested.definitions
+        ]
+        locations += [_Location(_stem(path, top), path, kind, folder) for path, kind in folders]
+        numbered = [path for path in nested.numbered if path not in known]
+        counts = Counter(kernelbench.problem_name(file) for file in (*files, *numbered))
+        for file in numbered:
+            name = kernelbench.problem_name(file)
+            locations.append(
+                _Location(name if counts[name] == 1 else _stem(file, top), file, Origin.KERNELBENCH, folder)
+            )
+        if nested.is_cut:
+            message = f"{folder}: only its first {_MOST_ENTRIES} files and folders were searched for problems"
+            broken.append(ProblemError(message, hint="name a folder nearer to the problems"))
+    return _Found(sorted(locations, key=lambda location: natural(location.name)), broken)
+
+
+class _Nested(NamedTuple):
+    """Problems below a folder: folders, definitions of FlashInfer-Trace, and numbered files of KernelBench's levels.
+
+    `is_cut`: the search ended at its limit, and problems may be missing.
+    """
+
+    folders: list[Path]
+    definitions: list[Path]
+    numbered: list[Path]
+    is_cut: bool
+
+
+def _nested_problems(top: Path) -> _Nested:
+    """Return the problems at least two levels below `top`; the others are the caller's.
+
+    A folder of a problem is not searched, nor is a link or a hidden folder. A `reference.py` alone marks no problem:
+    any tree may have one.
+    """
+    found = _Nested([], [], [], is_cut=False)
+    seen = 0
+    pending = deque([(top, 0)])
+    while pending:
+        folder, depth = pending.popleft()
+        entries = _entries(folder, _MOST_ENTRIES - seen + 1)
+        seen += len(entries)
+        if seen > _MOST_ENTRIES:
+            return found._replace(is_cut=True)
+        if depth and _has_problem({entry.name for entry in entries}):
+            if depth > 1:
+                found.folders.append(folder)
+            continue
+        if depth and depth < _DEEPEST:
+            files = [folder / entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+            found.definitions.extend(file for file in files if file.suffix == ".json" and is_definition(file))
+            if level_of(folder) is not None:
+                found.numbered.extend(file for file in files if is_numbered(file))
+        if depth < _DEEPEST:
+            pending.extend((folder / entry.name, depth + 1) for entry in _to_search(entries))
+    return found
+
+
+def _entries(folder: Path, most: int) -> list["os.DirEntry[str]"]:
+    """Return at most so many entries of a folder, by name; an unreadable folder is empty."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(itertools.islice(entries, most), key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _has_problem(names: set[str]) -> bool:
+    with_reference = REFERENCE_FILE in names and not names.isdisjoint(SHAPES_FILES)
+    return PROBLEM_FILE in names or DEFINITION_FILE in names or with_reference
+
+
+def _to_search(entries: list["os.DirEntry[str]"]) -> Iterator["os.DirEntry[str]"]:
+    return (entry for entry in entries if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False))
+
+
+def _stem(path: Path, top: Path) -> str:
+    """Return the path below `top` as a name, of a file without the ending."""
+    return (path.relative_to(top) if path.is_dir() else path.relative_to(top).with_suffix("")).as_posix()
 
 
 def _is_problem_folder(path: Path) -> bool:
@@ -191,18 +303,27 @@ def _location_at(path: Path) -> _Location | None:
     if _is_problem_folder(path):
         return _Location(problem_name(path), path, Origin.FOLDER, path)
     if _is_definition(path):
-        return _Location(problem_name(path.with_suffix("")), path, Origin.DEFINITION, path if path.is_dir() else None)
+        name = problem_name(path if path.is_dir() else path.with_suffix(""))
+        return _Location(name, path, Origin.DEFINITION, path if path.is_dir() else None)
     return None
 
 
-def _other_names(location: _Location) -> tuple[str, ...]:
-    """Return the short names of a location. A problem's folder has none: `relu.py` is a file."""
-    return kernelbench.other_names(location.name) if location.origin is Origin.KERNELBENCH else ()
-
-
 def names_of(problem: Problem) -> tuple[str, ...]:
-    """Return all names of a problem: of a file in KernelBench's form also the short names."""
-    return kernelbench.other_names(problem.name) if problem.origin == Origin.KERNELBENCH else (problem.name,)
+    """Return all names of a problem: its own, and the short names."""
+    return _names(problem.name, problem.origin)
+
+
+def _names(name: str, origin: str) -> tuple[str, ...]:
+    """Return a name, its last parts, and of a file in KernelBench's form the names with its number.
+
+    >>> _names("pmpp_v2/sort_py", Origin.DEFINITION), _names("level1/19_ReLU", Origin.KERNELBENCH)
+    (('pmpp_v2/sort_py', 'sort_py'), ('level1/19_ReLU', '19_ReLU', 'level1/19'))
+    """
+    parts = name.split("/")
+    names = ["/".join(parts[first:]) for first in range(len(parts))]
+    if origin == Origin.KERNELBENCH:
+        names = [called for each in names[: max(1, len(names) - 1)] for called in kernelbench.other_names(each)]
+    return tuple(dict.fromkeys(names))
 
 
 def nearest_names(name: str, problems: Iterable[Problem]) -> list[str]:
@@ -211,7 +332,7 @@ def nearest_names(name: str, problems: Iterable[Problem]) -> list[str]:
 
 
 def _nearest(name: str, locations: list[_Location]) -> list[str]:
-    aliases = ((alias, location.name) for location in locations for alias in (location.name, *_other_names(location)))
+    aliases = ((alias, each.name) for each in locations for alias in _names(each.name, each.origin))
     return _resembling(name, aliases)
 
 

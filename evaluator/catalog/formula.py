@@ -1,6 +1,7 @@
 """Integer formulas of named integers: `4 * rows * (columns + 1) // 2`. No code is run."""
 
 import ast
+import functools
 from collections.abc import Mapping
 
 from evaluator.records import Constant
@@ -30,8 +31,7 @@ def evaluate(formula: str, constants: Mapping[str, Constant]) -> int:
     if len(formula) > _LONGEST:
         raise FormulaError("is too long")
     try:
-        tree = ast.parse(formula.strip(), mode="eval")
-        value = _value(tree.body, constants)
+        value = _value(_parsed(formula.strip()).body, constants)
     except (SyntaxError, ValueError):
         raise FormulaError("is not a formula") from None
     except (RecursionError, MemoryError):
@@ -39,6 +39,12 @@ def evaluate(formula: str, constants: Mapping[str, Constant]) -> int:
     if value < 0:
         raise FormulaError(f"gives {value}; expected 0 or more")
     return value
+
+
+@functools.lru_cache(256)
+def _parsed(formula: str) -> ast.Expression:
+    """Parse a formula: one definition has few, and evaluates them for each of its workloads."""
+    return ast.parse(formula, mode="eval")
 
 
 def one_line(formula: str) -> str:

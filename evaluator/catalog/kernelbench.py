@@ -67,8 +67,13 @@ def problem_files(tree: Path) -> list[Path]:
         folders = [folder for top in (tree, tree / "KernelBench") for folder in top.glob("level*")]
         folders = [folder for folder in folders if level_of(folder) is not None]
         references = [file for file in tree.glob("*.py") if _is_a_reference(file)]
-    numbered = [file for folder in folders for file in folder.glob("*.py") if _NUMBERED_FILE.fullmatch(file.name)]
+    numbered = [file for folder in folders for file in folder.glob("*.py") if is_numbered(file)]
     return [*references, *numbered]
+
+
+def is_numbered(file: Path) -> bool:
+    """Return whether a file's name is that of a problem in a level's folder: `19_ReLU.py`."""
+    return _NUMBERED_FILE.fullmatch(file.name) is not None
 
 
 def _is_a_reference(file: Path) -> bool:

@@ -73,7 +73,10 @@ def read_definition_problem(path: Path, found_in: Path | None = None) -> Problem
     file, workload_file = _files(path)
     if not os.path.lexists(workload_file):
         raise ProblemError(f"{path} is no problem: it has no {workload_file.name} with sizes for its axes")
-    data, workload_data = read_bytes(file, found_in), read_bytes(workload_file, found_in)
+    workloads_in = found_in
+    if found_in is not None and not workload_file.is_relative_to(found_in):  # the list is of a folder of definitions
+        workloads_in = Path(os.path.commonpath((file, workload_file)))
+    data, workload_data = read_bytes(file, found_in), read_bytes(workload_file, workloads_in)
     definition = read_definition(decode(data, file), str(file))
     lines = read_workloads(decode(workload_data, workload_file), definition, str(workload_file))
     source = module_text(definition, lines[0], str(file.parent), str(file))
@@ -151,6 +154,8 @@ def _case(name: str, workload: Workload) -> Case:
 REFERENCE_FILE = "reference.py"
 _OF_KERNELBENCH_COM = "shapes.py"
 _OF_ATREX = "shapes.json"
+SHAPES_FILES = (_OF_KERNELBENCH_COM, _OF_ATREX, TASK_FILE)
+"""Files with shapes; one of them and a reference mark a folder of a problem."""
 _PRECISIONS = {"bf16": Precision.BF16, "bfloat16": Precision.BF16, "fp16": Precision.FP16, "float16": Precision.FP16}
 _LAST_WORD = re.compile(r"(bf16|fp16)$")
 _ATREX_TOLERANCE = MatchedRatio(max_atol=1e-2, max_rtol=5e-2, required_matched_ratio=1.0)
@@ -163,9 +168,7 @@ class _AtrexShape(Table, frozen=True, kw_only=True):
 
 def has_shapes(path: Path) -> bool:
     """Return whether a folder has a reference and a list of shapes."""
-    return os.path.lexists(path / REFERENCE_FILE) and any(
-        os.path.lexists(path / name) for name in (_OF_KERNELBENCH_COM, _OF_ATREX, TASK_FILE)
-    )
+    return os.path.lexists(path / REFERENCE_FILE) and any(os.path.lexists(path / name) for name in SHAPES_FILES)
 
 
 def read_shapes_problem(folder: Path, found_in: Path | None = None) -> Problem:

@@ -9,7 +9,7 @@ import msgspec
 from evaluator.catalog import OWN_PROBLEMS, find_problem, list_problems
 from evaluator.commands import terminal
 from evaluator.commands.options import FOLDER_PATH, complete_problem, json_option, one_of, problems_option
-from evaluator.errors import ExitCode
+from evaluator.errors import ExitCode, ProblemError
 from evaluator.records import DeviceKind, SizeName
 from evaluator.report.problems import listing_document, listing_text, problem_text
 
@@ -40,7 +40,7 @@ def list_them(*, problems: Path | None, as_json: bool) -> ExitCode:
     listing = list_problems(problems)
     terminal.emit(terminal.json_text(listing_document(listing)) if as_json else listing_text(listing))
     for broken in listing.broken:
-        terminal.complain("broken", broken)
+        terminal.complain("broken", ProblemError(broken.message))  # `problems show` has the hint
     return ExitCode.USAGE if listing.broken else ExitCode.CORRECT
 
 
