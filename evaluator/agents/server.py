@@ -93,7 +93,7 @@ def _valid(value: object) -> str | int | None:
             return None
 
 
-class Door:
+class MessageStream:
     """The stream of a client's messages, without those that are no requests: these are answered at once."""
 
     def __init__(self, incoming: Any, outgoing: Any) -> None:
@@ -228,7 +228,7 @@ def serve(options: Mapping[str, Any], root: Path | None, on_start: Callable[[], 
                 on_list_tools=list_tools,
                 on_call_tool=call_tool,
             )
-            await server.run(Door(incoming, outgoing), outgoing, server.create_initialization_options())
+            await server.run(MessageStream(incoming, outgoing), outgoing, server.create_initialization_options())
 
     on_start()
     try:

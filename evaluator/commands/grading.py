@@ -11,7 +11,7 @@ import click
 from evaluator.commands import terminal, workflow
 from evaluator.commands.options import (
     FOLDER_PATH,
-    OutputFormat,
+    ResultFormat,
     ValueMayFollow,
     WithProjectFile,
     chosen_format,
@@ -108,7 +108,7 @@ def grade(
 
 
 def _grade(
-    form: OutputFormat,
+    form: ResultFormat,
     *,
     output: Path | None,
     ready: bool,
@@ -136,7 +136,7 @@ def _grade(
         _show(card, target, form)
         os._exit(_exit_code(card))
 
-    meanwhile = terminal.import_card_screen if form is OutputFormat.FULL else _nothing
+    meanwhile = terminal.import_card_screen if form is ResultFormat.FULL else _nothing
     if watched is not None:
         card = watched.card_of(request, ready=ready, quiet=quiet)
         if card is None:
@@ -164,7 +164,7 @@ def _nothing() -> None:
     pass
 
 
-def _watched(named: dict[str, Any], form: OutputFormat) -> int:
+def _watched(named: dict[str, Any], form: ResultFormat) -> int:
     """Grade after each change of a file."""
     import time
 
@@ -195,7 +195,7 @@ _OF_THIS_MACHINE = "IX"
 """Findings that no line about a submission has: a missing layer of the sandbox, a cache that stores nothing."""
 
 
-def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
+def _show(card: Scorecard, written_to: Path | None, form: ResultFormat) -> None:
     """Write the card to stdout, and in a workflow also as annotation and summary."""
     from evaluator.files.card_files import card_bytes, file_here
     from evaluator.report.ci.verdicts import verdict_of
@@ -203,11 +203,11 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
 
     verdicts = [verdict_of(card, file_here(card.submission.origin))]
     match form:
-        case OutputFormat.FULL:
+        case ResultFormat.FULL:
             terminal.show_card(card, written_to)
-        case OutputFormat.JSON:
+        case ResultFormat.JSON:
             terminal.emit(card_bytes(card))
-        case OutputFormat.CONCISE | OutputFormat.GITHUB:
+        case ResultFormat.CONCISE | ResultFormat.GITHUB:
             workflow.emit_verdicts(verdicts, form)
             for finding in card.findings:
                 if finding.code[0] in _OF_THIS_MACHINE:
@@ -215,7 +215,7 @@ def _show(card: Scorecard, written_to: Path | None, form: OutputFormat) -> None:
     if terminal.in_workflow():
         from evaluator.report.ci.step_summary import card_markdown
 
-        workflow.publish(verdicts, card_markdown(card), annotated=form is OutputFormat.GITHUB)
+        workflow.publish(verdicts, card_markdown(card), annotated=form is ResultFormat.GITHUB)
 
 
 def _graded_here(request: "GradeRequest", stuck: "LastResort", *, quiet: bool) -> Scorecard:

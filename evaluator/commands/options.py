@@ -119,7 +119,7 @@ trusted_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Write only JSON to stdout.")
 
 
-class OutputFormat(StrEnum):
+class ResultFormat(StrEnum):
     """Format of a command's result on stdout."""
 
     FULL = "full"
@@ -130,17 +130,17 @@ class OutputFormat(StrEnum):
 
 format_option = click.option(
     "--output-format",
-    type=one_of([form.value for form in OutputFormat]),
+    type=one_of([form.value for form in ResultFormat]),
     help="Form of the result on stdout: concise has one line per submission, github annotates a workflow's run.  "
     "[default: full]",
 )
 
 
-def chosen_format(output_format: str | None, *, as_json: bool) -> OutputFormat:
+def chosen_format(output_format: str | None, *, as_json: bool) -> ResultFormat:
     """Return the chosen format; --json is short for one of them. Raises UsageError for two different formats."""
-    if as_json and output_format not in (None, OutputFormat.JSON):
+    if as_json and output_format not in (None, ResultFormat.JSON):
         raise UsageError(f"--json and --output-format {output_format} both write to stdout", hint="choose one format")
-    return OutputFormat.JSON if as_json else OutputFormat(output_format or OutputFormat.FULL)
+    return ResultFormat.JSON if as_json else ResultFormat(output_format or ResultFormat.FULL)
 
 
 _option = partial(click.option, show_envvar=True)

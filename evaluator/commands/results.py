@@ -11,7 +11,7 @@ from evaluator.commands import terminal, workflow
 from evaluator.commands.options import (
     FILE_PATH,
     FOLDER_PATH,
-    OutputFormat,
+    ResultFormat,
     chosen_format,
     format_option,
     json_option,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evaluator.report.run.summary import Section
     from evaluator.signatures.signing import Trust
 
-_OF_SEVERAL = (OutputFormat.FULL, OutputFormat.JSON)
+_OF_SEVERAL = (ResultFormat.FULL, ResultFormat.JSON)
 """Formats of a report of several runs."""
 
 
@@ -94,7 +94,7 @@ def report(
         forms: dict[str, object] = {"--csv": as_csv, f"--output-format {form}": form not in _OF_SEVERAL}
         files = {"--submissions": submissions, "--junit": junit, "--kernelbench": kernelbench}
         _refuse_options_of_one_run(forms | files)
-        return _report_of_several(all_results, as_json=form is OutputFormat.JSON, as_markdown=as_markdown, html=html)
+        return _report_of_several(all_results, as_json=form is ResultFormat.JSON, as_markdown=as_markdown, html=html)
     results = merged(all_results)
     summaries = results.sections
     _write_files(results, submissions=submissions, junit=junit, kernelbench=kernelbench)
@@ -111,7 +111,7 @@ def report(
         _emit_report(results, summaries, form)
     if in_workflow():
         markdown = run_tables.markdown(summaries, report_files.failed(results))
-        workflow.publish(report_files.verdicts(results), markdown, annotated=form is OutputFormat.GITHUB)
+        workflow.publish(report_files.verdicts(results), markdown, annotated=form is ResultFormat.GITHUB)
     for line in signers(results.signatures.values()):
         terminal.tell(line)
     for broken in results.broken:
@@ -121,10 +121,10 @@ def report(
     return ExitCode.INFRASTRUCTURE if results.broken else ExitCode.CORRECT
 
 
-def _form(output_format: str | None, *, as_json: bool, as_csv: bool, as_markdown: bool) -> OutputFormat:
+def _form(output_format: str | None, *, as_json: bool, as_csv: bool, as_markdown: bool) -> ResultFormat:
     """Return the format of the report on stdout. Raises UsageError for several formats."""
     form = chosen_format(output_format, as_json=as_json)
-    if as_csv + as_markdown + (form is not OutputFormat.FULL) > 1:
+    if as_csv + as_markdown + (form is not ResultFormat.FULL) > 1:
         message = "--json, --csv, --markdown and --output-format all write to stdout"
         raise UsageError(message, hint="choose one format")
     return form
@@ -219,17 +219,17 @@ def _write_files(results: "Results", *, submissions: Path | None, junit: Path | 
         _write_kernelbench(results, kernelbench)
 
 
-def _emit_report(results: "Results", summaries: "list[Section]", form: OutputFormat) -> None:
+def _emit_report(results: "Results", summaries: "list[Section]", form: ResultFormat) -> None:
     from evaluator.batch.runs import report_files
     from evaluator.report.run import run_tables
 
     match form:
-        case OutputFormat.FULL:
+        case ResultFormat.FULL:
             terminal.show(lambda console: run_tables.render(summaries, console, report_files.failed(results)))
-        case OutputFormat.JSON:
+        case ResultFormat.JSON:
             signatures = {card: signature.document() for card, signature in results.signatures.items()}
             terminal.emit(terminal.json_text(run_tables.document(summaries) | {"signatures": signatures}))
-        case OutputFormat.CONCISE | OutputFormat.GITHUB:
+        case ResultFormat.CONCISE | ResultFormat.GITHUB:
             workflow.emit_verdicts(report_files.verdicts(results), form)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from evaluator.commands import terminal
-from evaluator.commands.options import OutputFormat
+from evaluator.commands.options import ResultFormat
 from evaluator.commands.terminal import in_workflow
 from evaluator.report.ci.verdicts import Verdict, annotations, concise
 
@@ -15,12 +15,12 @@ _MOST_BYTES = 900_000
 """GitHub drops a summary above 1 MiB."""
 
 
-def emit_verdicts(verdicts: Iterable[Verdict], form: Literal[OutputFormat.CONCISE, OutputFormat.GITHUB]) -> None:
+def emit_verdicts(verdicts: Iterable[Verdict], form: Literal[ResultFormat.CONCISE, ResultFormat.GITHUB]) -> None:
     """Write verdicts to stdout."""
     match form:
-        case OutputFormat.CONCISE:
+        case ResultFormat.CONCISE:
             terminal.emit(concise(verdicts))
-        case OutputFormat.GITHUB:
+        case ResultFormat.GITHUB:
             terminal.emit(annotations(verdicts), commands=True)
 
 

@@ -281,7 +281,7 @@ _MOST_CELLS = 32
 """Maximum cells of a strip. A side has 20 to 200 samples: more cells would show single calls only."""
 
 
-class Axis(NamedTuple):
+class TimeAxis(NamedTuple):
     """A time range in `cells` equal parts."""
 
     low_ms: float
@@ -291,7 +291,7 @@ class Axis(NamedTuple):
     def place(self, value_ms: float) -> float:
         """Return the position of a time, from 0 at the low end to 1 at the high end, clamped to this range.
 
-        >>> Axis(1.0, 3.0, 4).place(1.5), Axis(1.0, 3.0, 4).place(9.0)
+        >>> TimeAxis(1.0, 3.0, 4).place(1.5), TimeAxis(1.0, 3.0, 4).place(9.0)
         (0.25, 1.0)
         """
         # Halved before the subtraction: the difference of a card's numbers may overflow.
@@ -303,7 +303,7 @@ class Axis(NamedTuple):
     def counts(self, values_ms: Sequence[float]) -> list[int]:
         """Count the values in each cell.
 
-        >>> Axis(0.0, 4.0, 4).counts([0.5, 0.6, 2.0, 4.0])
+        >>> TimeAxis(0.0, 4.0, 4).counts([0.5, 0.6, 2.0, 4.0])
         [2, 0, 1, 1]
         """
         counts = [0] * self.cells
@@ -312,9 +312,9 @@ class Axis(NamedTuple):
         return counts
 
 
-def own_axis(values_ms: Sequence[float], cells: int) -> Axis:
+def own_axis(values_ms: Sequence[float], cells: int) -> TimeAxis:
     """Return an axis from the smallest to the largest of `values_ms`, which is not empty."""
-    return Axis(min(values_ms), max(values_ms), cells)
+    return TimeAxis(min(values_ms), max(values_ms), cells)
 
 
 def heights(counts: Sequence[int], levels: int) -> list[int]:
@@ -340,7 +340,7 @@ def show_samples(sheet: Sheet, timing: Timing) -> None:
     together = [value for side in sides for value in side]
     if not together:
         return
-    shared = Axis(0.0, max(together), cells)
+    shared = TimeAxis(0.0, max(together), cells)
     sheet.row("From zero", Text(f"to {duration(shared.high_ms, sheet.symbols.micro)}, reference above submission"))
     for style, values_ms in zip(_SIDE_STYLES, sides, strict=True):
         sheet.row("", _strip(sheet, shared, values_ms, style))
@@ -360,6 +360,6 @@ def _side_text(sheet: Sheet, name: str, runs: Sequence[Samples], values_ms: Sequ
     return text
 
 
-def _strip(sheet: Sheet, axis: Axis, values_ms: Sequence[float], style: str) -> Text:
+def _strip(sheet: Sheet, axis: TimeAxis, values_ms: Sequence[float], style: str) -> Text:
     levels = heights(axis.counts(values_ms), len(sheet.symbols.bars) - 1)
     return styled("".join(sheet.symbols.bars[level] for level in levels), style)

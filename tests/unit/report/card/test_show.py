@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evaluator.records import Flips, Roofline, Scorecard, Timing
 from evaluator.report.card.card_screen import render_card
-from evaluator.report.card.evidence import Axis, heights, own_axis
+from evaluator.report.card.evidence import TimeAxis, heights, own_axis
 from tests import cards
 
 HOSTILE = "</text><script>alert(1)</script>&\x1b[2J\x00\u202e\ufffe[red]"
@@ -156,4 +156,4 @@ def test_every_sample_is_in_one_cell(values: list[float], cells: int) -> None:
 
 
 def test_an_axis_without_width_has_one_cell_for_all() -> None:
-    assert Axis(1.0, 1.0, 3).counts([1.0, 1.0]) == [2, 0, 0]
+    assert TimeAxis(1.0, 1.0, 3).counts([1.0, 1.0]) == [2, 0, 0]
