@@ -110,6 +110,33 @@ _SOURCES = Path(__file__).parent / "binding"
 BINDING_HEADER, BINDING_SUPPORT = _SOURCES / "warpgrade_bind.h", _SOURCES / "support.cpp"
 """Declarations of the bindings, and the definitions with pybind11."""
 _EXTENSION = "torch/extension.h"
+_DEVICE_GUARD = "ATen/DeviceGuard.h"
+_DEVICE_OF = """\
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/ScalarType.h>
+namespace at {
+inline std::optional<Device> device_of(const Tensor& tensor) {
+  return tensor.defined() ? std::optional<Device>(tensor.device()) : std::nullopt;
+}
+inline std::optional<Device> device_of(const std::optional<Tensor>& tensor) {
+  return tensor.has_value() ? device_of(*tensor) : std::nullopt;
+}
+std::optional<Device> device_of(ITensorListRef tensors) = delete;  // The list's definition includes c10::IValue.
+}  // namespace at
+"""
+"""Replacement without c10::IValue, whose templates g++ instantiates in every unit: a third of a unit's build time."""
+_TENSOR_LIST = "ATen/core/IListRef.h"
+_TAKES_LIST = "ITensorListRef"
+
+
+def bound_declarations(sources: Iterable[str]) -> str:
+    """Return the includes of the free PyTorch functions named in `sources`, and of the list that `cat` takes."""
+    declarations = functions_for(sources)
+    names = re.findall(r"<(.*)>", declarations)
+    takes_list = any(_TAKES_LIST in (_include() / name).read_text(encoding="utf-8") for name in names)
+    return (_including(_TENSOR_LIST) if takes_list else "") + declarations
 
 
 def bound_headers() -> dict[str, str]:
@@ -118,5 +145,6 @@ def bound_headers() -> dict[str, str]:
     bound = {
         _EXTENSION: f'#pragma once\n#include <torch/types.h>\n#include "../{BINDING_HEADER.name}"\n',
         BINDING_HEADER.name: BINDING_HEADER.read_text(encoding="utf-8"),
+        _DEVICE_GUARD: _DEVICE_OF,
     }
     return {f"{BOUND_FOLDER}/{name}": text for name, text in (light | bound).items()}

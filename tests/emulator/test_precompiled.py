@@ -80,11 +80,23 @@ def test_a_macro_that_the_headers_test_gets_the_text(tmp_path, linked):
     assert headers_read(tmp_path, linked, extra_cflags=["-DNDEBUG"]) == ([], [HEADER])
 
 
-def test_what_only_pybind11_declares_does_not_compile_without_it(tmp_path, linked):
-    step = bound_step(tmp_path, linked, cpp_sources=["void launch(torch::Tensor x);\nvoid f(py::object x) {}"])
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [("void f(py::object x) {}", "py"), ("auto f(at::TensorList x) { return device_of(x); }", "device_of")],
+)
+def test_declarations_that_only_later_steps_have_do_not_compile(tmp_path, linked, use, name):
+    step = bound_step(tmp_path, linked, cpp_sources=[f"void launch(torch::Tensor x);\n{use}"])
     done = subprocess.run([*step.argv, "-fsyntax-only"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "py" in done.stderr
+    assert name in done.stderr
+
+
+def test_joined_tensors_and_guards_of_devices_compile(tmp_path, linked):
+    guard = "c10::OptionalDeviceGuard guard(device_of(x)), other(device_of(std::optional<at::Tensor>(x)));"
+    source = f"void launch(torch::Tensor x);\nauto f(at::Tensor x) {{ {guard} return torch::cat({{x, x}}, 0); }}"
+    step = bound_step(tmp_path, linked, cpp_sources=[source])
+    done = subprocess.run([*step.argv, "-fsyntax-only"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_limits_of_floats_need_no_header_as_with_nvcc(tmp_path, linked):

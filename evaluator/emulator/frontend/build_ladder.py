@@ -21,7 +21,13 @@ from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import HEADER_SUFFIXES
 from evaluator.records import Diagnostic
 from evaluator.toolchain import host_compiler
-from evaluator.toolchain.light_headers import BOUND_FOLDER, LIGHT_FOLDER, bound_headers, functions_for, light_headers
+from evaluator.toolchain.light_headers import (
+    BOUND_FOLDER,
+    LIGHT_FOLDER,
+    bound_declarations,
+    bound_headers,
+    light_headers,
+)
 from evaluator.toolchain.nvcc_flags import words
 
 _CUDA_LIBRARIES = re.compile(r"-l(?:cu\w+|c10_cuda|torch_cuda\w*|nv\w+)")
@@ -126,7 +132,7 @@ def _bound_step(
     bound = structs.replace(main, text="\n".join(texts))
     unit = _joined([bound, *(file for file in sources if file is not main)])
     # The precompiled header comes first, without free functions.
-    declarations = functions_for(file.text for file in sources)
+    declarations = bound_declarations(file.text for file in sources)
     files = {**local, **bound_headers(), UNIT: f"#include <torch/extension.h>\n{declarations}{unit}"}
     return _step(StepName.BOUND, request, files, [UNIT, SUPPORT], [f"-I{BOUND_FOLDER}", *flags])
 
