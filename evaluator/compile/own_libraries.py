@@ -98,7 +98,7 @@ _HEADERS = {
     StepName.FULL: f"{FULL_FOLDER}/torch/extension.h",
 }
 PRECOMPILED = {step: f"{header}.gch" for step, header in _HEADERS.items()}
-"""Paths in the compiler's folder, by build step: about 220 MB without pybind11, 460 MB with pybind11, and 810 MB with
+"""Paths in the compiler's folder, by build step: about 220 MB without pybind11, 300 MB with pybind11, and 810 MB with
 PyTorch's own headers.
 """
 

@@ -131,7 +131,7 @@ _TENSOR_LIST = "ATen/core/IListRef.h"
 _TAKES_LIST = "ITensorListRef"
 
 
-def bound_declarations(sources: Iterable[str]) -> str:
+def unit_declarations(sources: Iterable[str]) -> str:
     """Return the includes of the free PyTorch functions named in `sources`, and of the list that `cat` takes."""
     declarations = functions_for(sources)
     names = re.findall(r"<(.*)>", declarations)
@@ -139,12 +139,16 @@ def bound_declarations(sources: Iterable[str]) -> str:
     return (_including(_TENSOR_LIST) if takes_list else "") + declarations
 
 
+def unit_headers() -> dict[str, str]:
+    """Return the light headers of a unit that includes `unit_declarations`: path in the compiler's folder, and text."""
+    return {**light_headers_for([]), f"{LIGHT_FOLDER}/{_DEVICE_GUARD}": _DEVICE_OF}
+
+
 def bound_headers() -> dict[str, str]:
-    """Return the headers: path in the compiler's folder, and text."""
-    light = {name.removeprefix(f"{LIGHT_FOLDER}/"): text for name, text in light_headers_for([]).items()}
+    """Return the headers of a unit without pybind11: path in the compiler's folder, and text."""
+    light = {name.removeprefix(f"{LIGHT_FOLDER}/"): text for name, text in unit_headers().items()}
     bound = {
         _EXTENSION: f'#pragma once\n#include <torch/types.h>\n#include "../{BINDING_HEADER.name}"\n',
         BINDING_HEADER.name: BINDING_HEADER.read_text(encoding="utf-8"),
-        _DEVICE_GUARD: _DEVICE_OF,
     }
     return {f"{BOUND_FOLDER}/{name}": text for name, text in (light | bound).items()}

@@ -108,6 +108,14 @@ def test_without_pybind11_a_unit_includes_the_functions_that_it_names():
     assert "ATen/ops/ones.h" not in text
 
 
+def test_a_unit_with_pybind11_begins_with_the_precompiled_header_too():
+    kernel = SourceFile("k.cu", "#include <ATen/ATen.h>\nauto f() { return at::zeros({1}); }")
+    text = steps_of(BuildRequest(name="e", files=[kernel], with_cuda=True))[0].files[UNIT]
+    assert text.startswith("#include <torch/extension.h>\n#include <ATen/ops/zeros.h>\n")
+    without_torch = BuildRequest(name="e", files=[SourceFile("k.cu", "#include <cmath>")], with_cuda=True)
+    assert "torch" not in steps_of(without_torch)[0].files[UNIT]
+
+
 @pytest.mark.parametrize(
     "change",
     [

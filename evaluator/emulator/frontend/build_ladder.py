@@ -6,7 +6,7 @@
 
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from evaluator.toolchain import host_compiler
 from evaluator.toolchain.light_headers import (
     BOUND_FOLDER,
     LIGHT_FOLDER,
-    bound_declarations,
     bound_headers,
-    light_headers,
+    unit_declarations,
+    unit_headers,
 )
 from evaluator.toolchain.nvcc_flags import words
 
@@ -106,8 +106,7 @@ def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
     flags = _flags(request, front)
     full_headers, full = _full_header(), [f"-I{FULL_FOLDER}", *flags]
     return [
-        _bound_step(request, sources, local, flags)
-        or _step(StepName.LIGHT, request, {**single, **light_headers()}, [UNIT], [f"-I{LIGHT_FOLDER}", *flags]),
+        _bound_step(request, sources, local, flags) or _light_step(request, single, flags),
         _step(StepName.FULL, request, {**single, **full_headers}, [UNIT], full),
         _step(StepName.SPLIT, request, {**local, **separate, **full_headers}, list(separate), full),
     ]
@@ -131,10 +130,23 @@ def _bound_step(
         return None
     bound = structs.replace(main, text="\n".join(texts))
     unit = _joined([bound, *(file for file in sources if file is not main)])
-    # The precompiled header comes first, without free functions.
-    declarations = bound_declarations(file.text for file in sources)
-    files = {**local, **bound_headers(), UNIT: f"#include <torch/extension.h>\n{declarations}{unit}"}
+    files = {**local, **bound_headers(), UNIT: _with_declarations(local.values(), unit)}
     return _step(StepName.BOUND, request, files, [UNIT, SUPPORT], [f"-I{BOUND_FOLDER}", *flags])
+
+
+def _light_step(request: BuildRequest, single: dict[str, str], flags: list[str]) -> Step:
+    files = {**single, **unit_headers()}
+    if any(_INCLUDES_TORCH.search(text) for text in single.values()):
+        files[UNIT] = _with_declarations(single.values(), single[UNIT])
+    return _step(StepName.LIGHT, request, files, [UNIT], [f"-I{LIGHT_FOLDER}", *flags])
+
+
+_INCLUDES_TORCH = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch|ATen)/", re.MULTILINE)
+
+
+def _with_declarations(texts: Iterable[str], unit: str) -> str:
+    """Return `unit` after the precompiled header, which must come first, and the free functions named in `texts`."""
+    return f"#include <{_EXTENSION}>\n{unit_declarations(texts)}{unit}"
 
 
 def separate_units_may_help(error: Diagnostic, sources: Sequence[SourceFile]) -> bool:
