@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -90,15 +90,17 @@ def _shape(tensor: torch.Tensor) -> _Shape:
     return () if tensor.is_nested else tuple(tensor.shape)
 
 
-def degenerate(problem: Problem, size: SizeName = SizeName.SMALL) -> list[Degenerate]:
-    """Return the dimensions that are 1 at `size` and larger at full size, each once, in the order of the operations.
+def degenerate(problem: Problem, sizes: Iterable[SizeName] = (SizeName.SMALL,)) -> list[Degenerate]:
+    """Return the dimensions that are 1 at one of `sizes` and larger at full size.
+
+    Each is listed once for a size, in the order of the operations.
 
     Raises:
         ProblemError: the problem lacks one of the sizes.
         Exception: raised by the reference on the meta device.
     """
-    small, full = (_run(sized_source(problem, size_name)) for size_name in (size, SizeName.FULL))
-    return made_one(small, full)
+    full = _run(sized_source(problem, SizeName.FULL))
+    return [entry for size in sizes for entry in made_one(_run(sized_source(problem, size)), full)]
 
 
 def made_one(small: Sequence[Operation], full: Sequence[Operation] | None) -> list[Degenerate]:

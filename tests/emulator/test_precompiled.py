@@ -57,9 +57,11 @@ def bound_step(folder: Path, linked: dict[str, Path], **changes) -> Step:
 
 
 def headers_read(folder: Path, linked: dict[str, Path], **changes) -> tuple[list[str], list[str]]:
-    """Compile an extension; give the precompiled headers that g++ took, and those that did not fit."""
+    """Preprocess an extension; give the precompiled headers that g++ took, and those that did not fit."""
     step = bound_step(folder, linked, **changes)
-    done = subprocess.run([*step.argv, "-H"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*step.argv, "-H", "-E", "-fpch-preprocess"], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stderr.splitlines()
     return [line[2:] for line in lines if line.startswith("! ")], [line[2:] for line in lines if line.startswith("x ")]

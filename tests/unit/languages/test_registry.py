@@ -172,7 +172,10 @@ ELSEWHERE = {
 
 def words_of_code(path):
     """Yield the names and texts of a module, without its docstrings and its import lines."""
-    tree = ast.parse(path.read_bytes())
+    text = path.read_text(encoding="utf-8")
+    if WORDS.search(text) is None:
+        return
+    tree = ast.parse(text)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.alias) and id(node) not in docstrings:

@@ -55,6 +55,7 @@ def called(folder, headers, body):
         host_compiler.cxx().path,
         f"-std={host_compiler.language_standard()}",
         "-fPIC",
+        "-Wfatal-errors",
         f"-I{LIGHT_FOLDER}",
         *includes,
     ]
