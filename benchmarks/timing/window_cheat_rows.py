@@ -1,5 +1,6 @@
 """Rows of `window_cheats`: cheats, their problems at three durations of a call, and the table of outcomes."""
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -158,8 +159,12 @@ class Line(NamedTuple):
 
 def entry_of(cheat: Cheat) -> Entry:
     """Return the row of the zoo, with the form's file if the cheat has one."""
-    (found,) = (entry for entry in entries() if entry.name == cheat.row)
-    return replace(found, path=cheat.form)
+    return replace(_rows()[cheat.row], path=cheat.form)
+
+
+@functools.cache
+def _rows() -> dict[str, Entry]:
+    return {entry.name: entry for entry in entries()}
 
 
 def twin_of(cheat: Cheat) -> str:
