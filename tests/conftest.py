@@ -5,11 +5,9 @@ import os
 import signal
 import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import psutil
 import pytest
-from _pytest.assertion import rewrite
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
@@ -70,26 +68,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         sys.__stderr__.write(f"\nFAILED {report.nodeid} ({report.when})\n")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Make the folder of this run, and the cache of all builds and measurements in it: the developer's is not used."""
     once.begin()
     os.environ.setdefault("WARPGRADE_CACHE", str(once.folder_for("cache")))
-    if "PYTEST_XDIST_WORKER" in os.environ and config.args == config.getini("testpaths"):
-        _compile_share(config)
-
-
-def _compile_share(config: pytest.Config) -> None:
-    """Compile this process's share of the test modules: in a fresh clone, each would compile all of them."""
-    number, count = (
-        int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")),
-        int(os.environ["PYTEST_XDIST_WORKER_COUNT"]),
-    )
-    for path in sorted(Path(__file__).parent.rglob("test_*.py"))[number::count]:
-        folder = rewrite.get_cache_dir(path)
-        compiled = folder / f"{path.stem}{rewrite.PYC_TAIL}"
-        if not sys.dont_write_bytecode and rewrite._read_pyc(path, compiled) is None and rewrite.try_makedirs(folder):
-            source_hash, code = rewrite._rewrite_test(path, config)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source_hash, compiled)
 
 
 def pytest_unconfigure() -> None:
