@@ -104,7 +104,10 @@ def test_rows_have_the_kinds(capsys):
 def test_a_comparison_says_which_ratios_mix_kinds(capsys):
     assert cli.run(["compare", "first", "second", "--html", "page.html"]) == 0
     text = capsys.readouterr().out
-    said = "1 of 2 ratios: measured differently in the two runs (windows or single calls, inputs cold or warm in L2)"
+    said = (
+        "1 of 2 ratios: measured differently in the two runs "
+        "(windows or single calls, inputs cold or warm in L2, other cases)"
+    )
     assert said in text
     assert [line.endswith("measured differently") for line in text.splitlines() if "relu/" in line].count(True) == 1
     page = Path("page.html").read_text()
