@@ -89,7 +89,7 @@ def schedule(engine, request):
 
 
 @pytest.fixture(scope="module")
-def small_float(build):
+def small_float(engine, build):
     return build("small_float")
 
 
