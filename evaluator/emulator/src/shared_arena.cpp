@@ -1,7 +1,6 @@
 #include "shared_arena.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "fresh.h"
@@ -62,25 +61,19 @@ void* SharedArena::dynamically() {
 }
 
 bool SharedArena::is_written_twice() {
-  bool is_twice = dynamic_block_ == block_ && is_written_twice(dynamic_);
-  for (const Site& site : sites_) is_twice |= site.block == block_ && is_written_twice(site.pages);
-  return is_twice;
-}
-
-bool SharedArena::is_written_twice(const GuardedPages& pages) {
-  const char* const data = pages.data;
-  const auto array = std::find_if(watched_.begin(), watched_.end(), [&](const Watched& each) { return each.data == data; });
-  if (array == watched_.end()) {
-    watched_.push_back({data, std::vector<char>(data, data + pages.bytes), std::vector<bool>(pages.bytes)});
+  if (dynamic_block_ != block_) return false;
+  const char* const data = dynamic_.data;
+  if (content_.empty()) {
+    content_.assign(data, data + dynamic_.bytes);
+    is_changed_.assign(dynamic_.bytes, false);
     return false;
   }
-  if (pages.bytes == 0 || std::memcmp(array->content.data(), data, pages.bytes) == 0) return false;
   bool is_twice = false;
-  for (std::size_t i = 0; i != pages.bytes; ++i) {
-    if (array->content[i] == data[i]) continue;
-    is_twice |= array->is_changed[i];
-    array->is_changed[i] = true;
-    array->content[i] = data[i];
+  for (std::size_t i = 0; i != dynamic_.bytes; ++i) {
+    if (content_[i] == data[i]) continue;
+    is_twice |= is_changed_[i];
+    is_changed_[i] = true;
+    content_[i] = data[i];
   }
   return is_twice;
 }

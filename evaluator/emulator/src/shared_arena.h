@@ -29,11 +29,13 @@ class SharedArena {
   void* dynamically();
   std::size_t dynamic_bytes() const { return dynamic_.bytes; }
 
-  // Starts to watch the threads of the current block, which run one after another and wait for no other thread.
-  void watch() { watched_.clear(); }
+  // Starts to watch dynamic shared memory for threads of the current block that run one after another, and wait for no
+  // other thread.
+  void watch() { content_.clear(); }
 
-  // Returns whether the thread that has just run changed bytes that an earlier thread of the block had changed. An array
-  // is watched from its first thread on.
+  // Returns whether the thread that has just run changed bytes of dynamic shared memory that an earlier thread of the
+  // block had changed. The memory is watched from its first thread on. Static arrays are not: instances of a template
+  // have arrays of their own on a GPU, and one here.
   bool is_written_twice();
 
   // Describes bytes around an array overwritten by the current block; empty without damage.
@@ -50,19 +52,12 @@ class SharedArena {
     GuardedPages pages;
   };
 
-  struct Watched {
-    const char* data;
-    std::vector<char> content;
-    std::vector<bool> is_changed;  // by a thread before
-  };
-
-  bool is_written_twice(const GuardedPages& pages);
-
   std::vector<Site> sites_;
-  std::vector<Watched> watched_;
   GuardedPages dynamic_;
   std::uint64_t block_ = 0;
   std::uint64_t dynamic_block_ = 0;  // last block that used dynamic_
+  std::vector<char> content_;        // of dynamic_, after the thread before
+  std::vector<bool> is_changed_;     // bytes of dynamic_ that a thread has changed
 };
 
 }  // namespace emu

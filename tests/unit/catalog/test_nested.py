@@ -142,3 +142,19 @@ def test_a_search_that_ends_at_its_limit_says_so(tree, monkeypatch):
     assert [problem.name for problem in listing.problems] == ["top"]
     (cut,) = listing.broken
     assert "files and folders were searched" in cut.message
+
+
+def test_a_name_that_is_not_found_before_the_limit_may_exist(tree, monkeypatch):
+    monkeypatch.setattr(find, "_MOST_ENTRIES", 3)
+    for search in (find.find_problem, find.find_listed):
+        with pytest.raises(ProblemError, match="files and folders were searched"):
+            search("somewhere_else", tree)
+
+
+def test_folders_with_unprintable_names_or_without_permission_are_not_searched(tree, monkeypatch):
+    before = [problem.name for problem in list_problems(tree).problems]
+    for name in ("a\x1b[31mred", "new\nline", "b\udcff"):
+        shutil.copytree(tree / "top", tree / "more" / name)
+    assert [problem.name for problem in list_problems(tree).problems] == before
+    monkeypatch.setattr(find.os, "access", lambda folder, _: folder == tree)
+    assert [problem.name for problem in list_problems(tree).problems] == ["top"]
