@@ -26,9 +26,10 @@ _ONE_IN, _CONCENTRATED_ONE_IN = 8, 64
 problem's own values. Fewer rows are concentrated: a concentrated row has another mean, and the mean of all elements
 must not tell."""
 _KEPT = 4
-_REST = 2.0**-12
+_REST, _LEAST_REST = 2.0**-12, 2.0**-17
 """Elements of a concentrated row with unchanged size, about, and the factor of all other elements: at most one over
-their number. A sum over 131072 elements would otherwise be a sum of many terms again, whose roundings average out."""
+their number, since a sum over 131072 elements would otherwise be a sum of many terms again, whose roundings average
+out. In longer rows an accumulator that holds a large element would lose smaller ones."""
 _LEAST_ELEMENTS = 4
 """A shorter row has no mean to speak of."""
 _MOST_ELEMENTS = 1 << 22
@@ -118,7 +119,7 @@ def _concentrated(rows: torch.Tensor, dim: int, generator: torch.Generator) -> t
         return rows
     elements = rows.numel() // rows.shape[dim]
     is_kept = torch.rand(rows.shape, generator=generator, device=rows.device) < _KEPT / elements
-    return torch.where(is_kept, rows, rows * min(_REST, 1 / elements))
+    return torch.where(is_kept, rows, rows * min(_REST, max(1 / elements, _LEAST_REST)))
 
 
 def slices_of(rows: Sequence[Rows]) -> dict[str, list[Slices]]:
