@@ -85,7 +85,7 @@ class RayCluster:
                 namespace="warpgrade",
                 runtime_env={"env_vars": {"PYTHONPATH": paths}},
             )
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        except Exception as error:
             first = str(error).strip().splitlines()[:1]
             hint = "start one with `ray start --head`, or say --ray local"
             raise InfraError(f"no Ray cluster answers at {self._address}: {' '.join(first)}", hint=hint) from error
