@@ -83,7 +83,7 @@ rows = {rows}
 
 
 def written(parent, forward, *, rows, terms, columns):
-    """Write a problem of positive values, and return its folder; `forward` is what is done with the product."""
+    """Write a problem of positive values, and return its folder; `forward` is the expression around the product."""
     folder = parent / "problems" / "products"
     folder.mkdir(parents=True)
     reference = REFERENCE.format(forward=forward.replace(PRODUCT, "(a @ b)"), terms=terms, columns=columns)
