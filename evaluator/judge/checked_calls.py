@@ -82,11 +82,16 @@ class Called(NamedTuple):
 
 
 def checked_calls(
-    context: GradeContext, model_runner: ModelRunner, meanwhile: Callable[[], object] | None = None
+    context: GradeContext,
+    model_runner: ModelRunner,
+    meanwhile: Callable[[], object] | None = None,
+    *,
+    most: int | None = None,
 ) -> Called:
     """Load the submission, construct the model and make the checked calls, up to the first failure.
 
-    The judge calls `meanwhile` while the runner loads.
+    The judge calls `meanwhile` while the runner loads. With `most`, as many calls at most follow calls of another
+    runner, which proved the outputs.
     """
     if (fault := model_runner.load(meanwhile=meanwhile)) is not None:
         return Called(None, [], _for_the_cpu(fault, context), [])
@@ -102,14 +107,15 @@ def checked_calls(
     )
     right_seeds: set[int] = set()
     size = context.terms.size
-    needed = seeds = context.seeds.checks(size)
+    needed = seeds = context.seeds.checks(size)[:most]
     slow: _SlowCalls | None = None
     if not context.terms.is_timed:
         seeds = [*needed, *context.seeds.more_checks(len(needed), size)]
         slow = _SlowCalls(model_runner.session.child.cpu_time, trial_runner, max(len(needed), FEWEST_CALLS))
     fewer: list[Finding] = []
     first_call_ms: float | None = None
-    for index, seed in enumerate(itertools.chain(seeds, _until_proven(context, trial_runner))):
+    proofs = _until_proven(context, trial_runner) if most is None else ()
+    for index, seed in enumerate(itertools.chain(seeds, proofs)):
         if slow is not None and slow.are_enough(index):
             message = f"{index} of {len(seeds)} calls were checked: these took {slow.work_s:.0f} s of CPU time"
             fewer = [finding(Code.FEWER_CALLS, message)]
@@ -134,7 +140,8 @@ def checked_calls(
         more_s = max(len(seeds) - index - 1, 0) * trial_runner.pace_s
         partly = constructed.partly_in_evaluation
         return Called(trial_runner, checks, excused, remarks, sites, constructed.assumed, more_s, partly)
-    unproven = None if context.right_at else trial_runner.unproven()  # The answers at another size are evidence.
+    # The answers at another size, or in another process, are evidence.
+    unproven = None if context.right_at or most is not None else trial_runner.unproven()
     reported_sites = sites if unproven is None else sites._replace(unmatched=False)  # The reason tells of the weights.
     remarks = [*fewer, *_remarks(constructed, checks, reported_sites)]
     return Called(trial_runner, checks, unproven, remarks, sites, constructed.assumed, first_call_ms=first_call_ms)

@@ -182,14 +182,17 @@ def _may_need_training(context: GradeContext, called: Called) -> bool:
     return in_training and depends_on_mode(context.reference, fresh_seed())
 
 
-def calls_in_new_runner(context: GradeContext, ends: ExitStack | None) -> _CheckedCalls:
-    """Make the checked calls in a new runner. In a timed grade, a runner with right answers lives until `ends` ends."""
+def calls_in_new_runner(context: GradeContext, ends: ExitStack | None, *, most: int | None = None) -> _CheckedCalls:
+    """Make the checked calls, or the first `most`, in a new runner.
+
+    In a timed grade, a runner with right answers lives until `ends` ends.
+    """
     build_service = context.build_services.for_submission()
     with ExitStack() as failing:
         model_runner = failing.enter_context(context.runners.start(context.source, build_service))
         # Processes start beside the submission's load, and make GPU contexts after the last timed call.
         refill = None if context.gpu_session is None else context.runners.pool.begin_refill
-        called = checked_calls(context, model_runner, refill)
+        called = checked_calls(context, model_runner, refill, most=most)
         if called.fault is not None or called.trial_runner is None:
             return _CheckedCalls(called, build_service)
         if context.terms.gpu is not None:

@@ -63,12 +63,17 @@ _MOST_NAME = 200
 
 
 def run(sock: socket.socket, private: Path) -> NoReturn:
-    """Answer the judge's frames over `sock`, with files in `private`. Exit the process at the end of the connection."""
+    """Answer the judge's frames over `sock`, with files in `private`. Exit the process at the end of the connection.
+
+    The judge waits until this side ends the connection, too: the output is flushed.
+    """
     runner = Runner(Channel(sock, receives=ToRunner), private)
     with contextlib.suppress(Closed):
         while True:
             runner.serve_one()
     runner.printing.flush()
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
     os._exit(0)
 
 

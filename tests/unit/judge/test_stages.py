@@ -410,6 +410,9 @@ def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, r
     ready_to_check(context, monkeypatch)
     context.terms.options = SimpleNamespace(strict=strict)
     wrong = Trial(cards.check(), Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9")), 0.0, copied=False)
+    calls = []
+    context.seeds.checks = lambda _: list(range(9))
+    context.trial_runner.run = lambda *_, **__: calls.append(1) or Trial(cards.check(), None, 0.0, copied=False)
     if not right:
         context.trial_runner.run = lambda *_, **__: wrong
         monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__, **___: (trial.fault, None))
@@ -417,8 +420,23 @@ def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, r
     failed = timing_stage._failure_in_second_process(context)
     assert len(context.started) == made
     assert (failed is None) is (right or not made)
+    assert not right or len(calls) == 9
     if failed is not None:
         assert failed.fault.finding.message == "right in one process, and not in a second: 1 of 9"
+
+
+def test_a_second_process_by_lot_makes_few_calls_and_proves_nothing_again(context, monkeypatch):
+    ready_to_check(context, monkeypatch)
+    context.terms.options = SimpleNamespace(strict=False)
+    calls = []
+    context.seeds.checks = lambda _: list(range(9))
+    context.seeds.proofs = lambda: itertools.repeat(0)
+    context.trial_runner.run = lambda *_, **__: calls.append(1) or Trial(cards.check(), None, 0.0, copied=False)
+    context.trial_runner.lacks_proof = True
+    context.trial_runner.unproven = lambda: Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, "unproven"))
+    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: True)
+    assert timing_stage._failure_in_second_process(context) is None
+    assert len(calls) == timing_stage._SECOND_CALLS
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,24 @@ def test_a_runner_that_never_stops_is_at_fault_and_not_this_machine(monkeypatch)
     assert runner.did[-1] == "freeze"  # It is not let go of once more.
 
 
+def test_a_farewell_waits_for_the_runners_output_and_not_for_its_exit(monkeypatch):
+    """The exit takes a tenth of a second on a GPU, and the kill that follows needs none."""
+    monkeypatch.setattr(runner_client, "_FAREWELL_S", 60.0)
+    runner, did = Runner(), []
+    runner.poll_exit = lambda: None
+
+    def flush():
+        did.append(runner.hostile.recv(1))
+        runner.hostile.shutdown(socket.SHUT_RDWR)
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    RunnerClient(runner, None).farewell()
+    flushing.join()
+    assert did == [b""]
+    runner.kill()
+
+
 def test_the_judge_works_while_a_runner_loads():
     runner, done = Runner(), []
 
