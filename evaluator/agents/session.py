@@ -1,7 +1,6 @@
 """Grades of a server's session: workers start with the first grade, and end with the session."""
 
 import asyncio
-import difflib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from evaluator.agents.tools import CHOICES, ToolTerms
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
-from evaluator.catalog import Listing, list_problems
+from evaluator.catalog import Listing, find_listed, list_problems
 from evaluator.errors import ProblemNotFound, UsageError
 from evaluator.files.safe_open import read_found
 from evaluator.grade_options import given
@@ -46,16 +45,16 @@ class AgentSession:
         return list_problems(self._folder)
 
     def problem(self, name: str) -> Problem:
-        """Return a problem by its exact name: a name of an agent is no path.
+        """Return a problem by its name, or by a short name as in `grade`. A name of an agent is no path.
 
         Raises:
-            ProblemNotFound: no problem has the name.
+            ProblemNotFound: no problem has the name, or several have.
+            ProblemError: the problem is broken.
         """
-        problems = {problem.name: problem for problem in self.listing().problems}
-        if name not in problems:
-            similar = difflib.get_close_matches(name, problems, n=3)
-            raise ProblemNotFound(name[:80], similar, _LISTED)
-        return problems[name]
+        try:
+            return find_listed(name, self._folder)
+        except ProblemNotFound as error:  # Its hint names commands, which the agent may lack.
+            raise ProblemNotFound(name[:80], error.nearest, _LISTED) from error
 
     def source_at(self, path: str) -> str:
         """Return the text of a file below the root, named by a relative or a full path. No part may be a link.

@@ -112,6 +112,19 @@ def test_a_name_of_an_agent_is_no_path(session, tmp_path, monkeypatch):
                 ask(session, tool, **more)
 
 
+def test_a_short_name_shows_the_problem_that_it_grades(tmp_path):
+    for level, name in ((1, "19_ReLU"), (2, "19_Fused")):
+        (tmp_path / f"level{level}").mkdir()
+        text = "class Model:\n    pass\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+        (tmp_path / f"level{level}" / f"{name}.py").write_text(text)
+    session = AgentSession({"problems": tmp_path, "device": "emulated"})
+    assert session.problem("19_ReLU").name == session.problem("level1/19").name == "level1/19_ReLU"
+    with pytest.raises(UsageError, match="there is no problem named") as none:
+        session.problem("19_Relu")
+    assert "level1/19_ReLU" in none.value.hint
+    session.close()
+
+
 @pytest.mark.parametrize("name", ToolName)
 def test_schemas_are_objects_and_hold(name):
     tool = TOOLS[name]
