@@ -266,7 +266,7 @@ class Grader(AnyGrader):
             elif (error := graded.exception()) is not None:
                 copy.set_exception(error)
             else:
-                card = renamed(graded.result(), task.name, task.origin)
+                card = renamed(graded.result(), task.name, task.submission.origin)
                 copy.set_result(Scorecard.of(signed(card, self._key)))
 
         equal.add_done_callback(give)

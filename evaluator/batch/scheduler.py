@@ -37,14 +37,6 @@ RETRIED = {
 """Statuses of cards to grade again, by the value of `--retry`."""
 
 
-class Copy(NamedTuple):
-    """Submission with the same content as another submission that is graded or in progress."""
-
-    card: str
-    name: str
-    origin: str
-
-
 class CardResult(NamedTuple):
     """Submission with a card. `how` is graded, copied (from an equal submission) or kept (from an earlier session)."""
 
@@ -131,10 +123,11 @@ class Scheduler:
         self._fail_fast = fail_fast
         self._tally = RunTally()
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[Copy]] = {}
+        # By key of a submission that is graded or in progress: equal submissions, and the card.
+        self._waiting: dict[str, list[Planned]] = {}
         self._graded: dict[str, str] = {}
         # From pool threads to the thread of `run`.
-        self._asides: deque[CardResult | Refused | tuple[Copy, str]] = deque()
+        self._asides: deque[CardResult | Refused | tuple[Planned, str]] = deque()
 
     def run(self) -> RunTally:
         """Grade all items.
@@ -207,42 +200,38 @@ class Scheduler:
                 self._refusals.add(item)
                 self._asides.append(item)
                 continue
-            self._plan.add(item)
-            self._refusals.accept(item)
+            planned = item.planned
+            self._plan.add(planned)
+            self._refusals.accept(planned)
             with self._lock:
-                if self._is_graded(item):
+                if self._is_graded(planned):
                     continue
-                if item.key is not None:
-                    self._waiting[item.key] = []
+                if planned.key is not None:
+                    self._waiting[planned.key] = []
             return item
         self._refusals.complete()
         return None
 
-    def _is_graded(self, task: Task) -> bool:
-        """Return whether `task` has a card, or gets a copy of an equal submission's card."""
-        if self._has_card(task.card, task.problem.sha256, task.submission_sha256):
+    def _is_graded(self, planned: Planned) -> bool:
+        """Return whether a submission has a card, or gets a copy of an equal submission's card."""
+        if self._has_card(planned):
             return True
-        if task.key is None:
-            return False
-        copy = Copy(task.card, task.name, task.submission.origin)
-        if task.key in self._graded:
-            self._asides.append((copy, self._graded[task.key]))
+        if (key := planned.key) in self._graded:
+            self._asides.append((planned, self._graded[key]))
             return True
-        if task.key in self._waiting:
-            self._waiting[task.key].append(copy)
+        if key in self._waiting:
+            self._waiting[key].append(planned)
             return True
         return False
 
     def _is_kept(self, planned: Planned) -> bool:
         with self._lock:
-            return self._has_card(planned.card, planned.problem_sha256, planned.submission_sha256)
+            return self._has_card(planned)
 
-    def _has_card(self, card: str, problem_sha256: str, submission_sha256: str | None) -> bool:
+    def _has_card(self, planned: Planned) -> bool:
         """Return whether a valid card of the same content exists, and report the card as kept."""
-        row = self._index.rows.get(card)
-        if row is None or (row.problem_sha256, row.submission_sha256) != (problem_sha256, submission_sha256):
-            return False
-        if row.contradiction is not None or not self._counts(row):
+        row = self._index.rows.get(planned.card)
+        if row is None or not row.is_of(planned) or row.contradiction is not None or not self._counts(row):
             return False
         self._asides.append(CardResult(row, "kept"))
         return True
@@ -283,7 +272,7 @@ class Scheduler:
                         raise InfraError(f"{cards / card} was changed during the batch")
                     self._copy(copy, read_card(cards / card, cards))
 
-    def _copy(self, copy: Copy, card: Scorecard) -> None:
+    def _copy(self, copy: Planned, card: Scorecard) -> None:
         """Store a copy of the card of an equal submission under the copy's name."""
         copied_card = renamed(card, copy.name, copy.origin)
         self._show(CardResult(self._write(copy.card, copied_card), "copied"))

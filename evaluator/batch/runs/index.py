@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.batch.runs.tasks import equality_key
+from evaluator.batch.runs.tasks import Planned, equality_key
 from evaluator.cards.consistency import inconsistencies
 from evaluator.cards.time_consistency import Contradiction
 from evaluator.errors import CardError
@@ -70,6 +70,10 @@ class CardSummary(NamedTuple):
     def key(self) -> str | None:
         """Same as `Task.key`."""
         return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
+
+    def is_of(self, planned: Planned) -> bool:
+        """Whether problem and code are those of a line of the plan."""
+        return (self.problem_sha256, self.submission_sha256) == (planned.problem_sha256, planned.submission_sha256)
 
 
 _CREATED = f"CREATE TABLE cards ({', '.join(CardSummary._fields)}, PRIMARY KEY (card))"

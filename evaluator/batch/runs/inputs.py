@@ -296,19 +296,12 @@ def named_once(items: Iterable[Item]) -> Iterator[Item]:
         if isinstance(item, Refused):
             yield item
             continue
-        card, sha256 = item.card, item.submission_sha256
-        if card not in sha256_by_card:
-            sha256_by_card[card] = sha256
+        planned = item.planned
+        sha256 = planned.submission_sha256
+        if planned.card not in sha256_by_card:
+            sha256_by_card[planned.card] = sha256
             yield item
-        elif sha256_by_card[card] != sha256:
-            yield _duplicate_name(item)
-
-
-def _duplicate_name(item: Task | UnchangedFile) -> Refused:
-    problem, level, name = (
-        (item.problem.name, item.problem.level, item.name)
-        if isinstance(item, Task)
-        else (item.planned.problem, item.planned.level, item.planned.name)
-    )
-    reason = f"{item.card.removesuffix('.json')} was handed in before, with other content"
-    return Refused(item.origin, reason, problem, one_line(name, _LONGEST_NAME), level, item.submission_sha256)
+        elif sha256_by_card[planned.card] != sha256:
+            reason = f"{planned.card.removesuffix('.json')} was handed in before, with other content"
+            name = one_line(planned.name, _LONGEST_NAME)
+            yield Refused(planned.origin, reason, planned.problem, name, planned.level, sha256)

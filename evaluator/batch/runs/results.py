@@ -174,7 +174,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
     signatures: dict[str, Seen] = {}
     for card in sorted({*planned, *rows}, key=natural):
         plan, row = planned.get(card), rows.get(card)
-        if plan is not None and row is not None and not _fits(row, plan):
+        if plan is not None and row is not None and not row.is_of(plan):
             row = None
         if row is not None and row.contradiction is not None:
             broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
@@ -351,7 +351,3 @@ def _planned_of(row: CardSummary) -> Planned:
         problem_sha256=row.problem_sha256,
         submission_sha256=row.submission_sha256,
     )
-
-
-def _fits(row: CardSummary, plan: Planned) -> bool:
-    return (row.problem_sha256, row.submission_sha256) == (plan.problem_sha256, plan.submission_sha256)

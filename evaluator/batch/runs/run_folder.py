@@ -19,7 +19,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -27,7 +27,7 @@ import filelock
 import msgspec
 
 from evaluator.batch.runs.manifest import RunManifest
-from evaluator.batch.runs.tasks import Planned, Task
+from evaluator.batch.runs.tasks import Planned
 from evaluator.errors import CardError, InfraError, UsageError
 from evaluator.files.card_files import is_unfinished, write_whole
 from evaluator.files.safe_open import open_to_append, read_found
@@ -139,21 +139,18 @@ class RunFolder(Record, frozen=True):
         return {planned.card: planned for planned in lines}
 
 
-class PlanFile:
-    """The plan of a run, open for writing. A context manager."""
+class LinesFile:
+    """File of records, one a line, open for appending. A context manager."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        """Read the plan and open the file for appending. Rewrite the file if most lines are outdated."""
-        self._path = folder.plan
-        self._known = folder.read_plan()
-        content = b"".join(msgspec.json.encode(planned) + b"\n" for planned in self._known.values())
-        if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(content):
-            replace_file(folder.plan, content)
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises InfraError if the file cannot be written."""
+        self.path = path
         try:
-            self._file = open_to_append(folder.path, folder.plan.name)
-            self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
+            self._file = open_to_append(path.parent, path.name)
+            if self._file.tell():
+                self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
         except OSError as error:
-            raise not_written(folder.plan, error) from error
+            raise not_written(path, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -161,30 +158,41 @@ class PlanFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
+    def append(self, record: Record) -> None:
+        """Append a line. Raises InfraError if the disk is full."""
+        line = lines_of([record])
+        try:
+            written_bytes = self._file.write(line)
+        except OSError as error:
+            raise not_written(self.path, error) from error
+        if written_bytes != len(line):  # the disk is almost full
+            raise not_written(self.path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+def lines_of(records: Iterable[Record]) -> bytes:
+    """Return the lines of records."""
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+
+
+class PlanFile(LinesFile):
+    """The plan of a run, open for writing."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Read the plan and open the file for appending. Rewrite the file if most lines are outdated."""
+        self._known = folder.read_plan()
+        content = lines_of(self._known.values())
+        if self._known and folder.plan.stat().st_size > _MOSTLY_OUTDATED * len(content):
+            replace_file(folder.plan, content)
+        super().__init__(folder.plan)
+
     def by_origin(self) -> dict[str, Planned]:
         """Return the planned submissions with a stamp, by path."""
         return {planned.origin: planned for planned in self._known.values() if planned.stamp is not None}
 
-    def add(self, task: Task) -> None:
-        """Append `task` unless the plan has the same line. Raises InfraError if the disk is full."""
-        planned = Planned(
-            card=task.card,
-            problem=task.problem.name,
-            level=task.problem.level,
-            name=task.name,
-            origin=task.origin,
-            problem_sha256=task.problem.sha256,
-            submission_sha256=task.submission_sha256,
-            stamp=task.stamp,
-        )
+    def add(self, planned: Planned) -> None:
+        """Append a line unless the plan has the same. Raises InfraError if the disk is full."""
         if self._known.get(planned.card) != planned:
-            line = msgspec.json.encode(planned) + b"\n"
-            try:
-                written_bytes = self._file.write(line)
-            except OSError as error:
-                raise not_written(self._path, error) from error
-            if written_bytes != len(line):  # the disk is almost full
-                raise not_written(self._path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            self.append(planned)
             self._known[planned.card] = planned
 
 

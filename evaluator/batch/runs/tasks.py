@@ -45,21 +45,21 @@ class Task(NamedTuple):
     @property
     def key(self) -> str | None:
         """Hash key of problem and code: tasks with equal keys are graded once. None without code."""
-        match self.submission:
-            case Submission(sha256=sha256):
-                return equality_key(self.problem.name, self.problem.sha256, sha256)
-            case Unread():
-                return None
+        return self.planned.key
 
     @property
-    def origin(self) -> str:
-        """Where the submission was read."""
-        return self.submission.origin
-
-    @property
-    def submission_sha256(self) -> str | None:
-        """Hash of the code; None without code."""
-        return self.submission.sha256 if isinstance(self.submission, Submission) else None
+    def planned(self) -> "Planned":
+        """The task's line of the plan."""
+        return Planned(
+            card=self.card,
+            problem=self.problem.name,
+            level=self.problem.level,
+            name=self.name,
+            origin=self.submission.origin,
+            problem_sha256=self.problem.sha256,
+            submission_sha256=self.submission.sha256 if isinstance(self.submission, Submission) else None,
+            stamp=self.stamp,
+        )
 
 
 def equality_key(problem: str, problem_sha256: str, submission_sha256: str | None) -> str | None:
@@ -98,26 +98,6 @@ class UnchangedFile(NamedTuple):
 
     planned: Planned
     read: "Callable[[], Task | Refused]"
-
-    @property
-    def card(self) -> str:
-        """Same as `Task.card`."""
-        return self.planned.card
-
-    @property
-    def key(self) -> str | None:
-        """Same as `Task.key`."""
-        return self.planned.key
-
-    @property
-    def origin(self) -> str:
-        """Path of the file."""
-        return self.planned.origin
-
-    @property
-    def submission_sha256(self) -> str | None:
-        """Hash of the code; None without code."""
-        return self.planned.submission_sha256
 
 
 class Refused(Record, frozen=True):
@@ -181,6 +161,6 @@ class Shard(NamedTuple):
 
     def holds(self, item: Task | UnchangedFile | Refused) -> bool:
         """Return whether `item` belongs to the part. Equal submissions belong to the same part."""
-        identity = item.origin if isinstance(item, Refused) else item.key or item.card
+        identity = item.origin if isinstance(item, Refused) else item.planned.key or item.planned.card
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
