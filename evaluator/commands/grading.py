@@ -136,7 +136,7 @@ def _grade(
         _show(card, target, form)
         os._exit(_exit_code(card))
 
-    meanwhile = terminal.import_card_screen if form is ResultFormat.FULL else _nothing
+    meanwhile = terminal.import_card_screen if form is ResultFormat.FULL else lambda: None
     if watched is not None:
         card = watched.card_of(request, ready=ready, quiet=quiet)
         if card is None:
@@ -158,10 +158,6 @@ def _grade(
     if not_written is not None:
         raise not_written
     return _exit_code(card)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _watched(named: dict[str, Any], form: ResultFormat) -> int:

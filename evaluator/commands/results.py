@@ -202,9 +202,9 @@ def _trust_in(keys: Path | None) -> "Trust":
 
 def _tell_of_references(runs: tuple[Path, ...], problems: Path | None) -> None:
     """Say why the page lacks references: only a folder named by the user is read."""
-    from evaluator.batch.runs.page_files import needs_problems
+    from evaluator.batch.runs.run_folder import RunFolder
 
-    if problems is None and needs_problems(runs[0]):
+    if problems is None and RunFolder(runs[0]).read_manifest().problems is not None:
         terminal.tell("the page has no references: name the folder of the run's problems with --problems")
 
 

@@ -202,6 +202,11 @@ class Scorecard(Record, frozen=True, kw_only=True):
         return all(known) if known and self.status not in _WITHOUT_OUTPUTS else None
 
     @property
+    def remarks(self) -> list[Finding]:
+        """The findings beside the reason."""
+        return [finding for finding in self.findings if finding != self.reason]
+
+    @property
     def is_disputed(self) -> bool:
         """Whether the benchmark's rule and the verdict disagree."""
         return self.benchmark_correct not in (None, self.status is Status.CORRECT)

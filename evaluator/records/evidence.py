@@ -87,6 +87,16 @@ class Build(Record, frozen=True):
     import_s: float
     units: list[BuildUnit]
 
+    @property
+    def failed(self) -> list[BuildUnit]:
+        """The extensions that were not built."""
+        return [unit for unit in self.units if not unit.ok]
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """The compiler's errors, without warnings, of the failed extensions."""
+        return [message for unit in self.failed for message in unit.diagnostics if "error" in message.severity]
+
 
 _SHOWN_KERNELS, _SHOWN_INSTRUCTIONS, _SHOWN_NAME = 2, 3, 60
 

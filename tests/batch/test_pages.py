@@ -16,10 +16,12 @@ from xml.etree import ElementTree
 import pytest
 
 from evaluator.batch.runs import results
+from evaluator.batch.runs.run_folder import manifest_for
 from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
-from evaluator.records import GradeMode, L2Rule, ValuesRule, WeightsRule
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind, GradeMode, L2Rule, ValuesRule, WeightsRule
 from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"
@@ -249,12 +251,10 @@ def test_compare(run, tmp_path):
     ],
 )
 def test_runs_of_different_rules_are_not_one(before, after, told):
-    runs = [
-        results.Results(Path("run"), results.device_of("cuda", "", "full"), [], [], **rules)
-        for rules in (before, after)
-    ]
+    manifests = [manifest_for(GradeOptions(DeviceKind.CUDA, **rules), "submissions") for rules in (before, after)]
+    runs = [results.Results(Path("run"), manifest, [], []) for manifest in manifests]
     with contextlib.nullcontext() if told is None else pytest.raises(UsageError, match=told) as raised:
-        results._refuse_other_rules(runs)
+        results.compare_results(*runs)
     assert told is None or "--fresh" in raised.value.hint
 
 

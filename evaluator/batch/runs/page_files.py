@@ -7,7 +7,6 @@ import msgspec
 
 from evaluator.batch.runs.manifest import command_of
 from evaluator.batch.runs.results import Results, RunEntry, compare_results, named_runs
-from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.catalog import list_problems
 from evaluator.errors import ProblemError, UsageError
 from evaluator.report.card.measurement import cases_sentence, shows_cases
@@ -19,11 +18,7 @@ from evaluator.text import one_line
 
 
 def run_page_of(results: Results, version: str = "", problems: Path | None = None) -> Iterator[bytes]:
-    """Yield the parts of a run's page. A live page has a `version`. `problems` is as for `references`.
-
-    Raises:
-        CardError: the run has no manifest any more.
-    """
+    """Yield the parts of a run's page. A live page has a `version`. `problems` is as for `references`."""
     page = RunPage(
         title=f"Run {_name(results)}",
         sections=results.sections,
@@ -43,7 +38,7 @@ def comparison_page_of(before: Results, after: Results) -> Iterator[bytes]:
 
     def evidence(problem: str, name: str) -> tuple[Detail | None, Detail | None]:
         first, second = (entries.get((problem, name)) for entries in by_key)
-        return first and _detail(first), second and _detail(second)
+        return _detail(first), _detail(second)
 
     return comparison_page(comparison, runs[0], runs[1], rates(named_runs((before, after))), evidence)
 
@@ -63,7 +58,7 @@ def references(results: Results, problems: Path | None) -> dict[str, str]:
     The path in the manifest is not followed: the run may come from a stranger. A problem with a changed hash is left
     out.
     """
-    if problems is None and needs_problems(results.folder):
+    if problems is None and results.manifest.problems is not None:
         return {}
     try:
         listed = list_problems(problems).problems
@@ -76,18 +71,13 @@ def references(results: Results, problems: Path | None) -> dict[str, str]:
     return {name: sources[name, sha256] for name, sha256 in graded if (name, sha256) in sources}
 
 
-def needs_problems(run: Path) -> bool:
-    """Return whether the run has other problems than the shipped ones. Raises CardError for another folder."""
-    return RunFolder(run).read_manifest().problems is not None
-
-
 def _name(results: Results) -> str:
     return one_line(results.folder.resolve().name, 120)
 
 
 def _run_terms(results: Results) -> list[tuple[str, str]]:
     """Return the terms of the run, and the machine of its first card, without paths of this machine."""
-    manifest = RunFolder(results.folder).read_manifest()
+    manifest = results.manifest
     terms = {name: value for name, value in msgspec.to_builtins(manifest.terms).items() if value not in (None, [], ())}
     facts = [(name, str(value)) for name, value in terms.items()]
     facts += [
@@ -119,8 +109,8 @@ def _page_entry(entry: RunEntry) -> PageEntry:
         status=entry.status_text,
         reason=f"{reason.code} {reason.message}" if reason else entry.reason_text or cases,
         speedup=sample.speedup,
-        speedup_low=row.speedup_low if row else None,
-        speedup_high=row.speedup_high if row else None,
+        speedup_low=sample.speedup_low,
+        speedup_high=sample.speedup_high,
         wall_s=row.wall_s if row else 0.0,
         made=f"{row.mtime_ns:x}" if row else "",
         mixes_kinds=sample.reference_calls != sample.submission_calls,
@@ -128,6 +118,6 @@ def _page_entry(entry: RunEntry) -> PageEntry:
     )
 
 
-def _detail(entry: RunEntry) -> Detail | None:
-    card = entry.read_card()
+def _detail(entry: RunEntry | None) -> Detail | None:
+    card = None if entry is None else entry.read_card()
     return None if card is None else detail_of(card)

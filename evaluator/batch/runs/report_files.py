@@ -16,7 +16,7 @@ from evaluator.files.card_files import file_here, write_whole
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.run.exports import GradedSample, JUnitCase, SubmissionRow, documents, junit, write_rows
+from evaluator.report.run.exports import COLUMNS, GradedSample, JUnitCase, Row, documents, junit, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED, FailedSubmission
 from evaluator.text import counted, one_line
 
@@ -81,34 +81,22 @@ def write_submissions(results: Results, path: Path) -> None:
     _checked_write(path, lambda: write_rows(path, map(_submission_row, results.entries)))
 
 
-def _submission_row(entry: RunEntry) -> SubmissionRow:
-    sample, row, planned = entry.sample, entry.row, entry.planned
-    return SubmissionRow(
-        problem=sample.problem,
-        level=sample.level,
-        name=sample.name,
-        status=entry.status_text,
-        reason=sample.reason,
-        built=sample.built,
-        speedup=sample.speedup,
-        speedup_low=row.speedup_low if row else None,
-        speedup_high=row.speedup_high if row else None,
-        device=row.device if row else None,
-        device_name=row.device_name if row else None,
-        wall_s=row.wall_s if row else None,
-        graded_at=row.graded_at if row else None,
-        problem_sha256=row.problem_sha256 if row else planned.problem_sha256 if planned else "",
-        submission_sha256=row.submission_sha256 if row else planned.submission_sha256 if planned else None,
-        origin=entry.origin,
-        mode=row.mode if row else None,
-        reference_calls=row.reference_calls if row else None,
-        submission_calls=row.submission_calls if row else None,
-        l2=row.l2 if row else None,
-        host_bound=bool(row.host_bound) if row and row.submission_calls else None,
-        refusal=entry.refused.reason if entry.refused else None,
-        benchmark_correct=sample.benchmark_correct,
-        benchmark_rule=row.benchmark_rule if row and sample.benchmark_correct is not None else None,
-    )
+def _submission_row(entry: RunEntry) -> Row:
+    sample, row = entry.sample, entry.row
+    of_card = {name: getattr(row, name, None) for name in COLUMNS}
+    of_sample = {name: getattr(sample, name) for name in ("problem", "level", "name", "reason", "built")}
+    return {
+        **of_card,
+        **of_sample,
+        "status": entry.status_text,
+        "problem_sha256": entry.problem_sha256,
+        "submission_sha256": getattr(row or entry.planned, "submission_sha256", None),
+        "origin": entry.origin,
+        "host_bound": sample.host_bound if sample.submission_calls else None,
+        "refusal": entry.refused.reason if entry.refused else None,
+        "benchmark_correct": sample.benchmark_correct,
+        "benchmark_rule": sample.benchmark_rule.value if sample.benchmark_correct is not None else None,
+    }
 
 
 def write_junit(results: Results, path: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evaluator.batch.runs.index import CardSummary, Index, row_of
+from evaluator.batch.runs.manifest import RunManifest
 from evaluator.batch.runs.refusals import read_refusals
 from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.runs.tasks import Planned, Refused
@@ -18,8 +19,8 @@ from evaluator.catalog import natural
 from evaluator.errors import CardError, UsageError
 from evaluator.files.card_files import card_of, read_bytes, read_card
 from evaluator.findings import ENTRIES, Code
-from evaluator.records import BenchmarkRule, DeviceKind, GradeMode, L2Rule, Scorecard, Status, ValuesRule, WeightsRule
-from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, compare
+from evaluator.records import BenchmarkRule, DeviceKind, GradeMode, Scorecard, Status
+from evaluator.report.run.run_comparison import Comparison, compare
 from evaluator.report.run.several_runs import NamedRun
 from evaluator.report.run.summary import CaseSample, Device, RunSample, Section, sections
 from evaluator.signatures.signing import Seen, State, Trust
@@ -28,6 +29,7 @@ from evaluator.text import one_line
 _CONTRADICTS = "it counts as missing; `warpgrade check-card` says all of it, and the same batch grades it again"
 _NOT_TAKEN = "it counts as missing"
 _LONGEST_NAME = 120
+_OF_ROWS = tuple(name for name in RunSample._fields if name in CardSummary._fields)
 _STATUSES = {status.value: status for status in Status}  # many times faster than Status(…)
 
 
@@ -48,13 +50,14 @@ class RunEntry(NamedTuple):
         """Sample for the statistics of a run."""
         row = self.row
         if row is not None:
-            device = device_of(row.device, row.device_name, row.mode)
-            status = _STATUSES[row.status]
-            built, calls = bool(row.built), (row.reference_calls, row.submission_calls, row.l2, bool(row.host_bound))
-            opinion = None if row.benchmark_correct is None else bool(row.benchmark_correct)
-            sample = RunSample(row.problem, row.level, row.name, device, status, built, row.speedup, row.reason, *calls)
-            rule = BenchmarkRule(row.benchmark_rule)
-            return sample._replace(benchmark_correct=opinion, benchmark_rule=rule, cases=_cases_of(row))
+            fields = {name: getattr(row, name) for name in _OF_ROWS}
+            fields["device"] = device_of(row.device, row.device_name, row.mode)
+            fields["status"] = _STATUSES[row.status]
+            fields["built"], fields["host_bound"] = bool(row.built), bool(row.host_bound)
+            fields["benchmark_correct"] = None if row.benchmark_correct is None else bool(row.benchmark_correct)
+            fields["benchmark_rule"] = BenchmarkRule(row.benchmark_rule)
+            fields["cases"] = msgspec.json.decode(row.cases, type=tuple[CaseSample, ...]) if row.cases else ()
+            return RunSample(**fields)
         if self.refused is not None:
             return RunSample(self.refused.problem, self.refused.level, self.refused.name, None, None, is_refused=True)
         assert self.planned is not None  # noqa: S101 - for the type checker: an entry has one of them
@@ -98,52 +101,33 @@ class RunEntry(NamedTuple):
         except CardError:
             return None
 
-    @property
-    def timed(self) -> ComparedSubmission:
-        """Sample for the comparison of two runs."""
-        sample, row = self.sample, self.row
-        low, high = (row.speedup_low, row.speedup_high) if row is not None else (None, None)
-        calls = sample.reference_calls, sample.submission_calls, sample.l2
-        measured = calls if sample.submission_calls is not None else None
-        cases = [ComparedSubmission(sample.problem, *case[:-1], axes=case.axes) for case in sample.cases]
-        return ComparedSubmission(
-            sample.problem, sample.name, sample.status, sample.speedup, low, high, measured, tuple(cases)
-        )
-
 
 class Results(NamedTuple):
     """All results of a run.
 
     `broken` lists unreadable and rejected cards. `signatures` maps the path of each accepted card to its signature.
-    `submissions` is the place of the submissions.
     """
 
     folder: Path
-    run_device: Device
+    manifest: RunManifest
     entries: list[RunEntry]
     broken: list[CardError]
-    weights: WeightsRule | None = None
-    values: ValuesRule = ValuesRule.ALL
-    l2: L2Rule | None = None
-    mode: GradeMode = GradeMode.FULL
     signatures: dict[str, Seen] = {}
-    level_sizes: dict[int, int] = {}
-    submissions: str = ""
+
+    @property
+    def run_device(self) -> Device:
+        """Device of a run without any card."""
+        return device_of(self.manifest.terms.device.value, "", self.manifest.terms.mode.value)
 
     @property
     def sections(self) -> list[Section]:
         """Statistics of each device."""
-        return sections(self.samples, self.run_device, self.level_sizes)
+        return sections(self.samples, self.run_device, self.manifest.level_sizes)
 
     @property
     def samples(self) -> list[RunSample]:
         """Samples of all entries."""
         return [entry.sample for entry in self.entries]
-
-
-def _cases_of(row: CardSummary) -> tuple[CaseSample, ...]:
-    """Return the cases of a card."""
-    return msgspec.json.decode(row.cases, type=tuple[CaseSample, ...]) if row.cases else ()
 
 
 @cache
@@ -188,10 +172,7 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
                 plan, row = plan or _planned_of(row), None
         entries.append(RunEntry(cards, plan, row))
     entries += _refused_entries(cards, entries, refusals)
-    run_device = device_of(manifest.terms.device.value, "", manifest.terms.mode.value)
-    terms = manifest.terms
-    rules = terms.weights, terms.values, terms.l2, terms.mode
-    return Results(path, run_device, entries, broken, *rules, signatures, manifest.level_sizes, manifest.submissions)
+    return Results(path, manifest, entries, broken, signatures)
 
 
 def _refused_entries(cards: Path, entries: Sequence[RunEntry], refusals: Sequence[Refused]) -> Iterator[RunEntry]:
@@ -242,7 +223,7 @@ def read_each(paths: Sequence[Path], trust: Trust | None = None) -> list[Results
 
 def are_shards(runs: Sequence[Results]) -> bool:
     """Return whether all runs graded different submissions from one place: the shards of a batch."""
-    return len({run.submissions for run in runs}) == 1 and _in_two_of(runs) is None
+    return len({run.manifest.submissions for run in runs}) == 1 and _in_two_of(runs) is None
 
 
 def _in_two_of(runs: Sequence[Results]) -> RunSample | None:
@@ -264,11 +245,12 @@ def merged(runs: Sequence[Results]) -> Results:
     if (same := _in_two_of(runs)) is not None:
         hint = "`warpgrade report` puts several runs into one table, `warpgrade compare` compares two"
         raise UsageError(f"two runs contain {same.problem}/{same.name}", hint=hint)
+    level_sizes = {level: size for run in runs for level, size in run.manifest.level_sizes.items()}
     return runs[0]._replace(
+        manifest=replace(runs[0].manifest, level_sizes=level_sizes),
         entries=[entry for run in runs for entry in run.entries],
         broken=[error for run in runs for error in run.broken],
         signatures={f"{run.folder}/{card}": signature for run in runs for card, signature in run.signatures.items()},
-        level_sizes={level: size for run in runs for level, size in run.level_sizes.items()},
     )
 
 
@@ -277,7 +259,7 @@ def compare_results(before: Results, after: Results) -> Comparison:
     runs = (before, after)
     _refuse_other_devices(runs)
     _refuse_other_rules(runs)
-    return compare(*([entry.timed for entry in run.entries if entry.refused is None] for run in runs))
+    return compare(*([sample for sample in run.samples if not sample.is_refused] for run in runs))
 
 
 def named_runs(runs: Sequence[Results]) -> list[NamedRun]:
@@ -315,14 +297,11 @@ def _refuse_other_devices(runs: Sequence[Results]) -> None:
 
 def _refuse_other_rules(runs: Sequence[Results]) -> None:
     """Raise UsageError for runs with different `--weights`, `--values`, `--l2` or `--mode`."""
-    weights = {"the problem's setting" if run.weights is None else run.weights.value for run in runs}
-    values = {run.values.value for run in runs}
-    l2 = {"the problem's setting" if run.l2 is None else run.l2.value for run in runs}
-    modes = {run.mode.value for run in runs}
-    for option, rules in (("--weights", weights), ("--values", values), ("--l2", l2), ("--mode", modes)):
+    for name in ("weights", "values", "l2", "mode"):
+        rules = {getattr(run.manifest.terms, name) or "the problem's setting" for run in runs}
         if len(rules) > 1:
-            hint = f"report each run alone, or grade one again with the other's {option} and --fresh"
-            raise UsageError(f"the runs used different {option}: {' and '.join(sorted(rules))}", hint=hint)
+            hint = f"report each run alone, or grade one again with the other's --{name} and --fresh"
+            raise UsageError(f"the runs used different --{name}: {' and '.join(sorted(rules))}", hint=hint)
 
 
 def _signature(path: Path, cards: Path, row: CardSummary, trust: Trust) -> tuple[Seen, CardError | None]:

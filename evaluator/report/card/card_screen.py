@@ -5,7 +5,6 @@ markup.
 """
 
 import math
-from itertools import islice
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -39,12 +38,13 @@ from evaluator.report.card.measurement import (
     clocks_line,
     host_line,
     inputs_line,
+    interval_text,
     samples_of,
     score_text,
     shows_cases,
 )
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
-from evaluator.text import counted, duration, printable, ratio, side_by_side, significant
+from evaluator.text import counted, duration, printable, side_by_side, significant
 
 _MOST_FINDINGS = 3
 _MOST_ERRORS = 3
@@ -141,8 +141,7 @@ def _names_its_line(card: Scorecard) -> bool:
 
 
 def _compiler_messages(sheet: Sheet, card: Scorecard) -> bool:
-    failed = [unit for unit in card.build.units if not unit.ok] if card.build is not None else []
-    errors = [message for unit in failed for message in unit.diagnostics if "error" in message.severity]
+    failed, errors = ([], []) if card.build is None else (card.build.failed, card.build.errors)
     for diagnostic in errors[:_MOST_ERRORS]:
         sheet.blank()
         show_diagnostic(sheet, card.submission.source, diagnostic)
@@ -290,13 +289,13 @@ def _cases(sheet: Sheet, card: Scorecard, most: int) -> None:
 
 
 def _speedup(sheet: Sheet, timing: Timing) -> Text:
-    interval = _interval(sheet, timing)
+    between = interval_text(timing.speedup_low, timing.speedup_high, sheet.symbols.times)
+    interval = None if timing.speedup_low is None else f"{between} (95 % sure)"
     if timing.speedup is None:
         if timing.speedup_high is None and timing.resolution_ms >= timing.submission_median_ms:
             least = duration(timing.resolution_ms, sheet.symbols.micro)
             return Text(f"not quoted: the clock's error, {least}, exceeds the submission's time")
-        reason = "its interval is unbounded" if interval is None else f"its interval is {interval}"
-        return Text(f"not quoted: {reason}{_direction(timing, '; certainly {}')}")
+        return Text(f"not quoted: its interval is {interval or between}{_direction(timing)}")
     text = styled(f"{significant(timing.speedup)} {sheet.symbols.times}", "bold")
     if interval is not None:
         text.append(f"  {interval}", style="dim")
@@ -307,29 +306,19 @@ def _speedup(sheet: Sheet, timing: Timing) -> Text:
     return text
 
 
-def _interval(sheet: Sheet, timing: Timing) -> str | None:
-    """Format the 95 % interval of the speedup; None if the card has none."""
-    low, high, times = timing.speedup_low, timing.speedup_high, sheet.symbols.times
-    if low is None:
-        return None
-    if high is None:
-        return f"above {ratio(low)} {times} (95 % sure)"
-    return f"between {ratio(low)} and {ratio(high)} {times} (95 % sure)"
-
-
-def _direction(timing: Timing, wording: str) -> str:
+def _direction(timing: Timing) -> str:
     """Format the known direction of an unquoted speedup."""
     if not timing.significant or timing.speedup_low is None:
         return ""
-    return wording.format("faster" if timing.speedup_low > 1 else "slower")
+    return f"; certainly {'faster' if timing.speedup_low > 1 else 'slower'}"
 
 
 def _findings(sheet: Sheet, card: Scorecard) -> None:
     if card.reason is not None:
         sheet.row("Next", sheet.say(card.reason.next_step, _LONGEST_STEP))
         sheet.row("", sheet.say(f"warpgrade explain {card.reason.code}", 60, "dim"))
-    others = [finding for finding in card.findings if finding != card.reason]
-    for number, finding in enumerate(islice(others, _MOST_FINDINGS)):
+    others = card.remarks
+    for number, finding in enumerate(others[:_MOST_FINDINGS]):
         sheet.row(
             "" if number else "Findings",
             sheet.say(finding.code, 8, "yellow").append(" ").append_text(sheet.say(finding.message, 160)),

@@ -23,9 +23,9 @@ from evaluator.records import (
     Tf32,
     Timing,
 )
-from evaluator.report.card.measurement import samples_of
+from evaluator.report.card.measurement import interval_text, samples_of
 from evaluator.report.layout.sheet import MARGIN_AND_LABEL, Sheet, styled
-from evaluator.text import amount, counted, duration, ratio, side_by_side, significant
+from evaluator.text import amount, counted, duration, side_by_side, significant
 
 _BAR, _SHORTEST = 40, 4
 _BESIDE = 32
@@ -153,10 +153,9 @@ def profiling_rows(sheet: Sheet, profiling: Profiling) -> None:
     else:
         _summary(sheet, profiling)
         for use in profiling.kernels[:_MOST_KERNELS]:
-            sheet.row("", _kernel_text(sheet, use, profiling.time_us))
-        omitted = max(len(profiling.kernels) - _MOST_KERNELS, 0) + profiling.other_kernels
-        if omitted:
-            sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
+            part = use.time_us / profiling.time_us if profiling.time_us > 0 else 0.0
+            sheet.row("", Text(f"{share(part):>6}  ").append_text(_kernel_text(sheet, use)))
+        _omitted_row(sheet, len(profiling.kernels), profiling.other_kernels)
     if profiling.counters is not None:
         _counters(sheet, profiling.counters)
     for number, resources in enumerate(profiling.resources[:_MOST_RESOURCES]):
@@ -172,13 +171,16 @@ def _summary(sheet: Sheet, profiling: Profiling) -> None:
     sheet.row("Profile", text.append("  reported by the submission's own process", "dim"))
 
 
-def _kernel_text(sheet: Sheet, use: KernelUse, whole_us: float) -> Text:
-    part = use.time_us / whole_us if whole_us > 0 else 0.0
-    text = Text(f"{share(part):>6}  ").append_text(sheet.say(use.name, _NAME))
-    text.append(f"  {duration(use.time_us / 1e3, sheet.symbols.micro)}", "dim")
-    if use.launches != 1:
-        text.append(f" in {use.launches}", "dim")
-    return text.append("  own", "green") if use.own else text
+def _kernel_text(sheet: Sheet, kernel: KernelUse | KernelCounters) -> Text:
+    text = sheet.say(kernel.name, _NAME).append(f"  {duration(kernel.time_us / 1e3, sheet.symbols.micro)}", "dim")
+    if kernel.launches != 1:
+        text.append(f" in {kernel.launches}", "dim")
+    return text.append("  own", "green") if kernel.own else text
+
+
+def _omitted_row(sheet: Sheet, kernels: int, others: int) -> None:
+    if omitted := max(kernels - _MOST_KERNELS, 0) + others:
+        sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
 
 
 def _counters(sheet: Sheet, counters: Counters) -> None:
@@ -189,18 +191,9 @@ def _counters(sheet: Sheet, counters: Counters) -> None:
     first = f"the first {counters.launches} kernel runs" if counters.cut else counted(counters.launches, "kernel run")
     sheet.row("Counters", Text(first).append("  of a call that Nsight Compute watched", "dim"))
     for kernel in counters.kernels[:_MOST_KERNELS]:
-        sheet.row("", _name(sheet, kernel))
+        sheet.row("", _kernel_text(sheet, kernel))
         sheet.row("", Text(f"  {_counters_text(kernel)}"))
-    omitted = max(len(counters.kernels) - _MOST_KERNELS, 0) + counters.other_kernels
-    if omitted:
-        sheet.row("", styled(f"and {counted(omitted, 'other')}", "dim"))
-
-
-def _name(sheet: Sheet, kernel: KernelCounters) -> Text:
-    text = sheet.say(kernel.name, _NAME).append(f"  {duration(kernel.time_us / 1e3, sheet.symbols.micro)}", "dim")
-    if kernel.launches != 1:
-        text.append(f" in {kernel.launches}", "dim")
-    return text.append("  own", "green") if kernel.own else text
+    _omitted_row(sheet, len(counters.kernels), counters.other_kernels)
 
 
 def _counters_text(kernel: KernelCounters) -> str:
@@ -265,13 +258,10 @@ def _baseline_name(sheet: Sheet, baseline: Baseline) -> Text:
 def _speedup(sheet: Sheet, baseline: Baseline) -> Text:
     low, high, times = baseline.speedup_low, baseline.speedup_high, sheet.symbols.times
     if baseline.speedup is None:
-        if low is None:
-            return Text("no speedup quoted")
-        bounds = f"above {ratio(low)} {times}" if high is None else f"between {ratio(low)} and {ratio(high)} {times}"
-        return Text(f"no speedup quoted; {bounds}")
+        return Text("no speedup quoted" + ("" if low is None else f"; {interval_text(low, high, times)}"))
     text = Text().append(f"{significant(baseline.speedup)} {times}", "bold")
     if low is not None and high is not None:
-        text.append(f"  between {ratio(low)} and {ratio(high)} {times}", "dim")
+        text.append(f"  {interval_text(low, high, times)}", "dim")
     return text if baseline.significant else text.append("; no significant difference")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from evaluator.findings import ENTRIES, Code
 from evaluator.protocol.submission_files import place_of
-from evaluator.records import CaseResult, Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
+from evaluator.records import Baseline, CaseResult, Check, Diagnostic, Finding, GradeMode, Scorecard, Status, Timing
 from evaluator.report.card.measurement import case_rows, cases_sentence, measured, score_text, shows_cases
 from evaluator.report.layout.quotation import MARK, plain, quoted, quoted_line
 from evaluator.text import counted, ratio, side_by_side, significant
@@ -144,8 +144,7 @@ def _line_location(source: str, line: int) -> tuple[str, Part]:
 
 
 def _compiler(card: Scorecard) -> Part:
-    failed = [unit for unit in card.build.units if not unit.ok] if card.build is not None else []
-    errors = [error for unit in failed for error in unit.diagnostics if "error" in error.severity]
+    failed, errors = ([], []) if card.build is None else (card.build.failed, card.build.errors)
     lines = ["Compiler:"] if failed else []
     for error in errors[:_MOST_ERRORS]:
         lines += _diagnostic(error, card.submission.source)
@@ -225,24 +224,25 @@ def _baselines(card: Scorecard) -> Part:
     lines = []
     for baseline in card.baselines:
         if baseline.speedup is not None and baseline.samples is not None:
-            low, high = baseline.speedup_low, baseline.speedup_high
-            between = "" if low is None or high is None else f" (95 % interval: {ratio(low)} to {ratio(high)})"
-            calls = f"; the baseline in {baseline.samples.kind.value}"
+            between, calls = _interval(baseline), f"; the baseline in {baseline.samples.kind.value}"
             lines.append(f"Speedup over the baseline {baseline.kind.value}: {ratio(baseline.speedup)}{between}{calls}.")
     return lines
 
 
+def _interval(quoted: Timing | Baseline) -> str:
+    low, high = quoted.speedup_low, quoted.speedup_high
+    return "" if low is None or high is None else f" (95 % interval: {ratio(low)} to {ratio(high)})"
+
+
 def _speedup(timing: Timing) -> str:
-    interval = ""
-    if timing.speedup_low is not None and timing.speedup_high is not None:
-        interval = f" (95 % interval: {ratio(timing.speedup_low)} to {ratio(timing.speedup_high)})"
+    interval = _interval(timing)
     if timing.speedup is None:
         return f"Speedup: not quoted; the measurement is too uncertain{interval}."
     return f"Speedup: {ratio(timing.speedup)} times as fast as the reference{interval}."
 
 
 def _other_findings(card: Scorecard) -> Part:
-    others = [finding for finding in card.findings if finding != card.reason and finding.code not in _OF_THE_GRADE]
+    others = [finding for finding in card.remarks if finding.code not in _OF_THE_GRADE]
     lines = ["Further findings:"] if others else []
     for finding in others[:_MOST_FINDINGS]:
         lines += _finding(finding, card.submission.source)

@@ -214,14 +214,20 @@ def case_lines(cases: Sequence[CaseResult], times: str = "x") -> list[str]:
     ]
 
 
+def interval_text(low: float | None, high: float | None, times: str) -> str:
+    """Return the interval of a speedup. Without a lower end, nothing is known.
+
+    >>> interval_text(1.5, 2.0, "x"), interval_text(1.5, None, "x"), interval_text(None, None, "x")
+    ('between 1.50 and 2.00 x', 'above 1.50 x', 'unbounded')
+    """
+    if low is None:
+        return "unbounded"
+    return f"above {ratio(low)} {times}" if high is None else f"between {ratio(low)} and {ratio(high)} {times}"
+
+
 def score_text(score: Score, times: str = "x") -> str:
     """Return the score with its interval."""
-    low, high = score.speedup_low, score.speedup_high
-    between = "unbounded"
-    if low is not None and high is not None:
-        between = f"between {ratio(low)} and {ratio(high)} {times}"
-    elif low is not None:
-        between = f"above {ratio(low)} {times}"
+    between = interval_text(score.speedup_low, score.speedup_high, times)
     mean = f"the weighted geometric mean of {counted(score.cases, 'case')}"
     if score.speedup is None:
         return f"not quoted: {mean} is {between}"

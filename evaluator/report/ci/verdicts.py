@@ -94,7 +94,7 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
         path=path,
         in_file=not card.submission.extracted_from_answer,
         reason=card.reason,
-        findings=tuple(finding for finding in card.findings if finding != card.reason),
+        findings=tuple(card.remarks),
         speedup=card.quoted.speedup,
         inside={}
         if path is None

@@ -143,9 +143,7 @@ def _text(text: str) -> str:
 
 def _frames(card: Scorecard) -> Iterator[CompilerError]:
     """Yield the first errors of the compiler."""
-    units = [] if card.build is None else [unit for unit in card.build.units if not unit.ok]
-    errors = [error for unit in units for error in unit.diagnostics if "error" in error.severity]
-    for error in errors[:_MOST_FRAMES]:
+    for error in [] if card.build is None else card.build.errors[:_MOST_FRAMES]:
         line = error.submission_line
         submission_location = None if line is None else _line_label(card.submission.source, line)
         location = submission_location or f"{one_line(error.file, 80)}, line {error.line}"

@@ -10,10 +10,10 @@ from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, r
 from evaluator.report.page.detail import Detail, PageCode, code_of
 from evaluator.report.page.writer import PageEntry, Room, best_by_problem, fragment, page_pieces
 from evaluator.report.run.intervals import Estimate
-from evaluator.report.run.run_comparison import ComparedSubmission, Comparison, SubmissionPair
+from evaluator.report.run.run_comparison import Comparison, Pair, case_pairs, measured_differently
 from evaluator.report.run.run_tables import MOST_FAILED, TextTable, described
 from evaluator.report.run.several_runs import Agreement, NamedRun, by_problem, heading, rates, summary_lines
-from evaluator.report.run.summary import MISSING, REFUSED, Section
+from evaluator.report.run.summary import MISSING, REFUSED, CaseSample, RunSample, Section
 from evaluator.text import counted, speedup_text
 
 _REFERENCES_CHARACTERS = 4 << 20
@@ -141,7 +141,7 @@ class PairRow(NamedTuple):
     speedup_after: float | None
     faster: Estimate | None
     measured_differently: bool = False
-    cases: Sequence[SubmissionPair] = ()
+    cases: Sequence[Pair[CaseSample]] = ()
 
     @property
     def fragment(self) -> str:
@@ -185,29 +185,25 @@ def _rows(comparison: Comparison) -> Iterator[PairRow]:
     for pair in comparison.pairs:
         yield _compared_row(pair, pair.change.value, pair.faster)
     for unpaired in comparison.only_before:
-        yield _compared_row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
+        yield _compared_row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
     for unpaired in comparison.only_after:
-        yield _compared_row(SubmissionPair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
+        yield _compared_row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
 
 
-def _compared_row(pair: SubmissionPair, change: str, faster: Estimate | None) -> PairRow:
+def _compared_row(pair: Pair[RunSample], change: str, faster: Estimate | None) -> PairRow:
     before, after = pair
     return PairRow(
         before.problem,
         before.name,
         change,
-        _status(before),
-        _status(after),
+        before.status_text,
+        after.status_text,
         before.speedup,
         after.speedup,
         faster,
-        pair.measured_differently,
-        pair.cases,
+        measured_differently(pair),
+        case_pairs(pair),
     )
-
-
-def _status(side: ComparedSubmission) -> str:
-    return side.status.value if side.status else MISSING
 
 
 def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
@@ -219,7 +215,7 @@ def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
     )
 
 
-def _case_rows(pairs: Sequence[SubmissionPair], before: Detail | None, after: Detail | None) -> list[list[str]]:
+def _case_rows(pairs: Sequence[Pair[CaseSample]], before: Detail | None, after: Detail | None) -> list[list[str]]:
     """Return case, axes, weight, result of each run, ratio of the speedups and change for each case of both runs."""
     if before is None or after is None:
         return []
@@ -255,7 +251,7 @@ def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[
 
 def _verdicts(comparison: Comparison) -> list[tuple[str, str, str]]:
     """Return how many submissions went from each status to each."""
-    counts = Counter((_status(before), _status(after)) for before, after in comparison.pairs)
+    counts = Counter((before.status_text, after.status_text) for before, after in comparison.pairs)
     return [(before, after, str(count)) for (before, after), count in counts.most_common()]
 
 

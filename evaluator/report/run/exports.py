@@ -37,41 +37,24 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufeff]")
 """Control characters, without white space, and the byte-order mark."""
 
 
-class SubmissionRow(NamedTuple):
-    """Row of one submission. Only correct submissions have speedups.
+COLUMNS = (
+    *("problem", "level", "name", "status", "reason", "built", "speedup", "speedup_low", "speedup_high"),
+    *("device", "device_name", "wall_s", "graded_at", "problem_sha256", "submission_sha256", "origin", "mode"),
+    *("reference_calls", "submission_calls", "l2", "host_bound", "refusal", "benchmark_correct", "benchmark_rule"),
+)
+"""Columns of a row for each submission. Only correct submissions have speedups.
 
-    Rows of status `missing` or `refused` have neither device nor times. Status `refused` has a `refusal`, the reason,
-    and maybe an unknown `problem` without a `level`.
+Rows of status `missing` or `refused` have neither device nor times. Status `refused` has a `refusal`, the reason, and
+maybe an unknown `problem` without a `level`.
 
-    `reference_calls` and `submission_calls` are the kinds of calls behind the speedup: windows or single calls. `l2` is
-    the state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
-    `benchmark_correct` and `benchmark_rule` are as on the card.
-    """
-
-    problem: str
-    level: int | None
-    name: str
-    status: str
-    reason: str | None
-    built: bool
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    device: str | None
-    device_name: str | None
-    wall_s: float | None
-    graded_at: str | None
-    problem_sha256: str
-    submission_sha256: str | None
-    origin: str | None
-    mode: str | None
-    reference_calls: str | None = None
-    submission_calls: str | None = None
-    l2: str | None = None
-    host_bound: bool | None = None
-    refusal: str | None = None
-    benchmark_correct: bool | None = None
-    benchmark_rule: str | None = None
+`reference_calls` and `submission_calls` are the kinds of calls behind the speedup: windows or single calls. `l2` is the
+state of the inputs in the L2 cache. `host_bound`: calls of a side wait for the host rather than for the GPU.
+`benchmark_correct` and `benchmark_rule` are as on the card.
+"""
+_NUMBERS = ("speedup", "speedup_low", "speedup_high", "wall_s")
+_FLAGS = ("built", "host_bound", "benchmark_correct")
+Row = dict[str, Any]
+"""Values by column."""
 
 
 def no_formula(text: str) -> str:
@@ -92,7 +75,7 @@ def check_suffix(path: Path) -> None:
         raise UsageError(f"{path} is not a file of rows", hint=f"end the name with {' or '.join(SUFFIXES)}")
 
 
-def write_rows(path: Path, rows: Iterable[SubmissionRow]) -> None:
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write rows to a file, whose suffix selects the format. The file is replaced as a whole.
 
     Raises:
@@ -104,33 +87,31 @@ def write_rows(path: Path, rows: Iterable[SubmissionRow]) -> None:
         case ".csv":
             content = _csv(rows)
         case ".json":
-            content = msgspec.json.format(msgspec.json.encode([row._asdict() for row in rows]), indent=2) + b"\n"
+            content = msgspec.json.format(msgspec.json.encode(list(rows)), indent=2) + b"\n"
         case _:
             content = _parquet(rows)
     write_whole(path, content)
 
 
-def _csv(rows: Iterable[SubmissionRow]) -> bytes:
+def _csv(rows: Iterable[Row]) -> bytes:
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
-    table.writerow(SubmissionRow._fields)
+    table.writerow(COLUMNS)
     for row in rows:
-        table.writerow([no_formula(cell) if isinstance(cell, str) else cell for cell in row])
+        table.writerow([no_formula(cell) if isinstance(cell, str) else cell for cell in row.values()])
     return buffer.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _parquet(rows: Iterable[SubmissionRow]) -> bytes:
+def _parquet(rows: Iterable[Row]) -> bytes:
     try:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError as error:
         raise UsageError("Parquet needs the package pyarrow", hint="pip install 'warpgrade[parquet]'") from error
-    numbers = {"speedup", "speedup_low", "speedup_high", "wall_s"}
-    flags = ("built", "host_bound", "benchmark_correct")
-    kinds = {"level": arrow.int64()} | dict.fromkeys(flags, arrow.bool_()) | dict.fromkeys(numbers, arrow.float64())
-    layout = arrow.schema([(name, kinds.get(name, arrow.string())) for name in SubmissionRow._fields])
+    kinds = {"level": arrow.int64()} | dict.fromkeys(_FLAGS, arrow.bool_()) | dict.fromkeys(_NUMBERS, arrow.float64())
+    layout = arrow.schema([(name, kinds.get(name, arrow.string())) for name in COLUMNS])
     buffer = io.BytesIO()
-    parquet.write_table(arrow.Table.from_pylist([row._asdict() for row in rows], schema=layout), buffer)
+    parquet.write_table(arrow.Table.from_pylist(list(rows), schema=layout), buffer)
     return buffer.getvalue()
 
 

@@ -86,9 +86,16 @@ def _exp(exponent: float) -> float | None:
 NOTHING = "-"
 
 
-def estimate_document(value: Estimate | None) -> dict[str, float | None] | None:
-    """Return the document of an estimate, or of its absence."""
-    return None if value is None else value._asdict()
+def document_of(value: Any) -> Any:
+    """Return a value for JSON: a named tuple as an object, and each key as text.
+
+    >>> document_of({0.5: Estimate(1.0, None, 2.0)})
+    {'0.5': {'value': 1.0, 'low': None, 'high': 2.0}}
+    """
+    fields = value._asdict() if hasattr(value, "_asdict") else value
+    if not isinstance(fields, dict):
+        return value
+    return {f"{key:g}" if isinstance(key, float) else str(key): document_of(each) for key, each in fields.items()}
 
 
 def percent(value: Estimate | None) -> str:

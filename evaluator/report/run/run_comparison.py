@@ -9,46 +9,15 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from evaluator.errors import UsageError
-from evaluator.records import Status
 from evaluator.report.run.intervals import NORMAL_95, Estimate, scatter_95
+from evaluator.report.run.summary import CaseSample, RunSample
 
 _RULE = re.compile(r"(?P<metric>speedup|correct):-(?P<percent>[0-9]+(?:\.[0-9]+)?)%")
 _SIGNIFICANT = 0.05
-
-
-Measured = tuple[str | None, str | None, str | None]
-
-
-class ComparedSubmission(NamedTuple):
-    """One submission in a run. `status` is None without a card; unknown ends of the interval are None.
-
-    `measured` has the kinds of calls of the reference and of the submission, and the state of the inputs in L2. `cases`
-    are the results of a grade of several cases, each named as its case; hidden ones have no counterpart. `axes` is the
-    text of a case's axes.
-    """
-
-    problem: str
-    name: str
-    status: Status | None
-    speedup: float | None = None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-    measured: Measured | None = None
-    cases: "tuple[ComparedSubmission, ...]" = ()
-    axes: str = ""
-
-    @property
-    def correct(self) -> bool:
-        """Whether the submission is correct."""
-        return self.status is Status.CORRECT
-
-    @property
-    def graded_cases(self) -> "dict[str, ComparedSubmission]":
-        """The cases that were not left out, by name."""
-        return {case.name: case for case in self.cases if case.status is not None}
+S = TypeVar("S", RunSample, CaseSample)
 
 
 class VerdictChange(StrEnum):
@@ -65,11 +34,11 @@ class VerdictChange(StrEnum):
     SAME = "same"
 
 
-class SubmissionPair(NamedTuple):
-    """One submission in both runs."""
+class Pair(NamedTuple, Generic[S]):
+    """One submission, or one of its cases, in both runs."""
 
-    before: ComparedSubmission
-    after: ComparedSubmission
+    before: S
+    after: S
 
     @property
     def ratio(self) -> float | None:
@@ -77,18 +46,6 @@ class SubmissionPair(NamedTuple):
         if not (self.before.correct and self.after.correct and self.before.speedup and self.after.speedup):
             return None
         return self.after.speedup / self.before.speedup
-
-    @property
-    def cases(self) -> "list[SubmissionPair]":
-        """The cases that both runs graded."""
-        before, after = (side.graded_cases for side in self)
-        return [SubmissionPair(case, after[name]) for name, case in before.items() if name in after]
-
-    @property
-    def measured_differently(self) -> bool:
-        """Whether the speedups differ in kinds of calls, in the state of the inputs in L2, or in the cases."""
-        before, after = ((side.measured, side.graded_cases.keys()) for side in self)
-        return self.ratio is not None and before != after
 
     @property
     def faster(self) -> Estimate | None:
@@ -108,6 +65,18 @@ class SubmissionPair(NamedTuple):
         return VerdictChange.FASTER if faster.value > 1 else VerdictChange.SLOWER
 
 
+def case_pairs(pair: Pair[RunSample]) -> list[Pair[CaseSample]]:
+    """Return the cases of a submission that both runs graded."""
+    after = pair.after.graded_cases
+    return [Pair(case, after[name]) for name, case in pair.before.graded_cases.items() if name in after]
+
+
+def measured_differently(pair: Pair[RunSample]) -> bool:
+    """Whether the speedups differ in kinds of calls, in the state of the inputs in L2, or in the cases."""
+    before, after = ((side.measured, side.graded_cases.keys()) for side in pair)
+    return pair.ratio is not None and before != after
+
+
 class Comparison(NamedTuple):
     """Two runs. `faster` is the geometric mean of the ratios over `timed` pairs; None without any.
 
@@ -117,11 +86,11 @@ class Comparison(NamedTuple):
     one-sided McNemar).
     """
 
-    pairs: list[SubmissionPair]
-    only_before: list[ComparedSubmission]
-    only_after: list[ComparedSubmission]
-    broken: list[SubmissionPair]
-    mended: list[SubmissionPair]
+    pairs: list[Pair[RunSample]]
+    only_before: list[RunSample]
+    only_after: list[RunSample]
+    broken: list[Pair[RunSample]]
+    mended: list[Pair[RunSample]]
     timed: int
     faster: Estimate | None
     p_broken: float
@@ -153,14 +122,11 @@ def parse_rule(text: str) -> Rule:
     return Rule(match["metric"], float(match["percent"]))
 
 
-def compare(before: Iterable[ComparedSubmission], after: Iterable[ComparedSubmission]) -> Comparison:
+def compare(before: Iterable[RunSample], after: Iterable[RunSample]) -> Comparison:
     """Pair the submissions of two runs by problem and name. Unpaired submissions are listed, not compared."""
     by_key_before = {(submission.problem, submission.name): submission for submission in before}
     by_key_after = {(submission.problem, submission.name): submission for submission in after}
-    pairs = [
-        SubmissionPair(by_key_before[key], by_key_after[key])
-        for key in sorted(by_key_before.keys() & by_key_after.keys())
-    ]
+    pairs = [Pair(by_key_before[key], by_key_after[key]) for key in sorted(by_key_before.keys() & by_key_after.keys())]
     broken = [pair for pair in pairs if pair.before.correct and not pair.after.correct]
     mended = [pair for pair in pairs if pair.after.correct and not pair.before.correct]
     timed = [pair for pair in pairs if pair.ratio is not None]
@@ -173,7 +139,7 @@ def compare(before: Iterable[ComparedSubmission], after: Iterable[ComparedSubmis
         timed=len(timed),
         faster=_faster(timed),
         p_broken=_sign_test(len(broken), len(broken) + len(mended)),
-        measured_differently=sum(pair.measured_differently for pair in timed),
+        measured_differently=sum(map(measured_differently, timed)),
     )
 
 
@@ -203,7 +169,7 @@ def _failure(comparison: Comparison, rule: Rule) -> list[str]:
     return []
 
 
-def _faster(timed: Sequence[SubmissionPair]) -> Estimate | None:
+def _faster(timed: Sequence[Pair[S]]) -> Estimate | None:
     logs = [math.log(pair.ratio) for pair in timed if pair.ratio is not None]
     if not logs:
         return None
@@ -214,7 +180,7 @@ def _faster(timed: Sequence[SubmissionPair]) -> Estimate | None:
     return Estimate(math.exp(mean), math.exp(mean - max(halves)), math.exp(mean + max(halves)))
 
 
-def _uncertainty(timed: Sequence[SubmissionPair]) -> float | None:
+def _uncertainty(timed: Sequence[Pair[S]]) -> float | None:
     """Return half the width of the clock's interval; None if a speedup has no interval."""
     variances = []
     for side in (side for pair in timed for side in pair):

@@ -9,18 +9,8 @@ from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
 from evaluator.report.run.exports import no_formula
-from evaluator.report.run.intervals import NOTHING, Estimate, between, estimate_document, factor, percent, percentage
-from evaluator.report.run.summary import (
-    REFUSED,
-    THRESHOLDS,
-    Device,
-    Measured,
-    Section,
-    Summary,
-    WholeLevel,
-    case_documents,
-    case_table,
-)
+from evaluator.report.run.intervals import NOTHING, Estimate, between, document_of, factor, percent, percentage
+from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, case_table
 from evaluator.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -75,7 +65,7 @@ def document(sections: list[Section]) -> dict[str, Any]:
             | {
                 "by_benchmark": section.by_benchmark and _rates_document(section.by_benchmark),
                 "disputed": [disputed_document(sample) for sample in section.disputed],
-                "cases": case_documents(section.cases),
+                "cases": [case._asdict() for case in section.cases],
             }
             for section in sections
         ],
@@ -83,31 +73,8 @@ def document(sections: list[Section]) -> dict[str, Any]:
 
 
 def _rates_document(section: Section) -> dict[str, Any]:
-    return {
-        "total": numbers(section.total),
-        "levels": {str(level): numbers(summary) for level, summary in section.levels.items()},
-        "problems": {name: numbers(summary) for name, summary in section.problems.items()},
-        "whole_levels": {str(number): _whole_level_document(level) for number, level in section.whole_levels.items()},
-    }
-
-
-def _whole_level_document(level: WholeLevel) -> dict[str, Any]:
-    fast = {f"{p:g}": estimate_document(value) for p, value in level.fast.items()}
-    return level._asdict() | {"correct": estimate_document(level.correct), "fast": fast}
-
-
-def numbers(summary: Summary) -> dict[str, Any]:
-    """Return the statistics of a group for JSON."""
-    return summary._asdict() | {
-        "built": estimate_document(summary.built),
-        "correct": estimate_document(summary.correct),
-        "fast": {f"{p:g}": estimate_document(value) for p, value in summary.fast.items()},
-        "pass_at": {str(k): estimate_document(value) for k, value in summary.pass_at.items()},
-        "pass_at_problems": {str(k): count for k, count in summary.pass_at_problems.items()},
-        "speedup": estimate_document(summary.speedup),
-        "speedup_or_1": estimate_document(summary.speedup_or_1),
-        "measured": summary.measured._asdict(),
-    }
+    groups = ("total", "levels", "problems", "whole_levels")
+    return {name: document_of(getattr(section, name)) for name in groups}
 
 
 def csv_text(sections: list[Section]) -> str:

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.report.layout.markup import code_span
-from evaluator.report.run.intervals import NOTHING, between, factor, percent, percentage
-from evaluator.report.run.run_comparison import Comparison, SubmissionPair, VerdictChange
+from evaluator.report.run.intervals import NOTHING, between, document_of, factor, percent, percentage
+from evaluator.report.run.run_comparison import Comparison, Pair, VerdictChange, case_pairs, measured_differently
 from evaluator.report.run.run_tables import (
     OF_WHOLE_LEVELS,
     TextTable,
     document,
     markdown_table,
     markdown_text,
-    numbers,
     render_tables,
     title_of,
 )
-from evaluator.report.run.summary import MISSING, Section, Summary, WholeLevel
+from evaluator.report.run.summary import CaseSample, RunSample, Section, Summary, WholeLevel
 from evaluator.text import counted, one_line, significant
 
 if TYPE_CHECKING:
@@ -54,11 +53,6 @@ class Agreement(NamedTuple):
 def runs_document(runs: Sequence[NamedRun]) -> dict[str, Any]:
     """Return the document of `report --json` for several runs."""
     return {"version": 1, "runs": [{"name": run.name} | document([run.section]) for run in runs]}
-
-
-def totals_document(runs: Sequence[NamedRun]) -> list[dict[str, Any]]:
-    """Return the rates of each run for `compare --json`."""
-    return [{"name": run.name, "total": numbers(run.section.total)} for run in runs]
 
 
 def rates(runs: Sequence[NamedRun]) -> list[TextTable]:
@@ -182,60 +176,48 @@ _CHANGES_OF_CASES = (VerdictChange.FASTER, VerdictChange.SLOWER, VerdictChange.B
 
 def comparison_document(comparison: Comparison, runs: Sequence[NamedRun], failed: list[str]) -> dict[str, Any]:
     """Return the document of `compare --json`."""
-    faster = comparison.faster
     return {
         "version": 1,
         "pairs": len(comparison.pairs),
         "timed": comparison.timed,
-        "faster": None if faster is None else faster._asdict(),
+        "faster": document_of(comparison.faster),
         "broken": [_names(pair) for pair in comparison.broken],
         "mended": [_names(pair) for pair in comparison.mended],
         "p_broken": comparison.p_broken,
         "only_before": [{"problem": row.problem, "name": row.name} for row in comparison.only_before],
         "only_after": [{"problem": row.problem, "name": row.name} for row in comparison.only_after],
         "measured_differently": comparison.measured_differently,
-        "submissions": [_names(pair) | _measured(pair) for pair in comparison.pairs],
+        "submissions": [_names(pair) | _comparison(pair) for pair in comparison.pairs],
         "failed": failed,
-        "runs": totals_document(runs),
+        "runs": [{"name": run.name, "total": document_of(run.section.total)} for run in runs],
     }
 
 
-def _names(pair: SubmissionPair) -> dict[str, Any]:
+def _names(pair: Pair[RunSample]) -> dict[str, Any]:
+    before, after = pair
+    return {"problem": before.problem, "name": before.name, "before": before.status, "after": after.status}
+
+
+def _comparison(pair: Pair[RunSample]) -> dict[str, Any]:
+    """Return the ratio of speedups, how each speedup was measured, and the cases of both runs."""
+    cases = [
+        {
+            "case": case.before.name,
+            "axes": case.before.axes,
+            "before": case.before.status,
+            "after": case.after.status,
+            "ratio": case.ratio,
+            "change": case.change.value,
+        }
+        for case in case_pairs(pair)
+    ]
     before, after = pair
     return {
-        "problem": before.problem,
-        "name": before.name,
-        "before": before.status.value if before.status else None,
-        "after": after.status.value if after.status else None,
+        "ratio": pair.ratio,
+        "measured_before": before.measured,
+        "measured_after": after.measured,
+        "cases": cases,
     }
-
-
-def _measured(pair: SubmissionPair) -> dict[str, Any]:
-    """Return the ratio of speedups, and how each speedup was measured."""
-    sides = {"measured_before": pair.before.measured, "measured_after": pair.after.measured}
-    names = ("reference_calls", "submission_calls", "l2")
-    measured = {
-        name: None if measurement is None else dict(zip(names, measurement, strict=True))
-        for name, measurement in sides.items()
-    }
-    return {"ratio": pair.ratio, **measured, "cases": [_case_document(case) for case in pair.cases]}
-
-
-def _case_document(case: SubmissionPair) -> dict[str, Any]:
-    names = _names(case)
-    return {
-        "case": names["name"],
-        "axes": case.before.axes,
-        "before": names["before"],
-        "after": names["after"],
-        "ratio": case.ratio,
-        "change": case.change.value,
-    }
-
-
-def _is_same_verdict(pair: SubmissionPair) -> bool:
-    """Whether both runs have the same verdict. A missing card is no verdict."""
-    return pair.before.status is not None and pair.before.status is pair.after.status
 
 
 def _speed_line(comparison: Comparison) -> str:
@@ -258,7 +240,9 @@ def summary_lines(comparison: Comparison) -> list[str]:
         if unpaired:
             lines.append(f"{len(unpaired)} only in the {name} run, not compared")
     if comparison.pairs:
-        lines.append(f"same verdict: {sum(map(_is_same_verdict, comparison.pairs))} of {len(comparison.pairs)}")
+        # A missing card is no verdict.
+        same = sum(before.status is not None and before.status is after.status for before, after in comparison.pairs)
+        lines.append(f"same verdict: {same} of {len(comparison.pairs)}")
     lines.append(_speed_line(comparison))
     if comparison.measured_differently:
         lines.append(
@@ -272,7 +256,7 @@ def summary_lines(comparison: Comparison) -> list[str]:
 
 def _cases_line(comparison: Comparison) -> str | None:
     """Return in how many cases the second run is better and worse, and where it is slowest; None without cases."""
-    cases = [(pair, case) for pair in comparison.pairs for case in pair.cases]
+    cases = [(pair, case) for pair in comparison.pairs for case in case_pairs(pair)]
     if not cases:
         return None
     changes = Counter(case.change for _, case in cases)
@@ -286,7 +270,7 @@ def _cases_line(comparison: Comparison) -> str | None:
     return text
 
 
-def _case_label(pair: SubmissionPair, case: SubmissionPair) -> str:
+def _case_label(pair: Pair[RunSample], case: Pair[CaseSample]) -> str:
     """Return problem, submission, case and axes of a case."""
     axes = f" ({case.before.axes})" if case.before.axes not in ("", case.before.name) else ""
     return f"{pair.before.problem}/{pair.before.name} at case {case.before.name}{axes}"
@@ -306,16 +290,17 @@ def render_comparison(comparison: Comparison, runs: Sequence[NamedRun], console:
         line(text, "" if number else "bold")
     for title, pairs, style in (("broken", comparison.broken, "red"), ("fixed", comparison.mended, "green")):
         for pair in pairs[:_MOST]:
-            before, after = (side.status or MISSING for side in pair)
-            line(f"{title}: {pair.before.problem}/{pair.before.name}: {before} before, {after} now", style)
+            before, after = pair
+            verdicts = f"{before.status_text} before, {after.status_text} now"
+            line(f"{title}: {before.problem}/{before.name}: {verdicts}", style)
         if len(pairs) > _MOST:
             line(f"and {len(pairs) - _MOST} more {title}", style)
     changed = [(pair.ratio, pair) for pair in comparison.pairs if pair.ratio is not None]
     for ratio, pair in sorted(changed, key=lambda item: item[0])[:_MOST]:
-        differently = "  measured differently" if pair.measured_differently else ""
+        differently = "  measured differently" if measured_differently(pair) else ""
         line(f"{significant(ratio)}x  {pair.before.problem}/{pair.before.name}{differently}")
     changed_cases = [
-        (pair, case) for pair in comparison.pairs for case in pair.cases if case.change is not VerdictChange.SAME
+        (pair, case) for pair in comparison.pairs for case in case_pairs(pair) if case.change is not VerdictChange.SAME
     ]
     for pair, case in sorted(changed_cases, key=lambda item: item[1].ratio or 0.0)[:_MOST]:
         ratio_text = "" if case.ratio is None else f"{significant(case.ratio)}x  "

@@ -1,6 +1,4 @@
-"""Results of a run's submissions by case: how many are right and faster, and the usual speedup. Pure.
-
-Statistics of many submissions: shares built, correct and fast, pass@k, mean speedups. Pure.
+"""Statistics of many submissions and of their cases: shares built, correct and fast, pass@k, mean speedups. Pure.
 
 The denominator includes every submission, graded or not, and every refused input. Statistics never mix devices. A
 refused input without a known problem counts in the total only: in shares of submissions, and in no mean over problems.
@@ -12,7 +10,7 @@ are too narrow to generalise to other problems.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from evaluator.catalog import natural
 from evaluator.findings import Code
@@ -33,6 +31,11 @@ class CaseSample(NamedTuple):
     speedup_low: float | None = None
     speedup_high: float | None = None
     axes: str = ""
+
+    @property
+    def correct(self) -> bool:
+        """Whether the case is correct."""
+        return self.status is Status.CORRECT
 
 
 class CaseSummary(NamedTuple):
@@ -72,22 +75,17 @@ def case_table(summaries: Sequence[CaseSummary]) -> tuple[list[str], list[list[s
     return ["", "correct", "faster", "speedup"], rows
 
 
-def case_documents(summaries: Sequence[CaseSummary]) -> list[dict[str, Any]]:
-    """Return the summaries for JSON."""
-    return [each._asdict() for each in summaries]
-
-
 def _summary(problem: str, name: str, cases: Sequence[CaseSample]) -> CaseSummary:
     graded = [case for case in cases if case.status is not None]
-    right = [case for case in graded if case.status is Status.CORRECT]
-    logs = [math.log(case.speedup) for case in right if case.speedup is not None and case.speedup > 0]
+    right = [case for case in graded if case.correct]
+    mean = geometric_mean([case.speedup for case in right if case.speedup is not None and case.speedup > 0])
     return CaseSummary(
         problem=problem,
         case=name,
         graded=len(graded),
         correct=len(right),
         faster=sum((case.speedup_low or 0.0) > 1 for case in right),
-        speedup=math.exp(math.fsum(logs) / len(logs)) if logs else None,
+        speedup=None if mean is None else mean.value,
     )
 
 
@@ -129,11 +127,24 @@ class RunSample(NamedTuple):
     benchmark_correct: bool | None = None
     benchmark_rule: BenchmarkRule = BenchmarkRule.KERNELBENCH
     cases: tuple[CaseSample, ...] = ()
+    speedup_low: float | None = None
+    speedup_high: float | None = None
 
     @property
     def correct(self) -> bool:
         """Whether the submission is correct."""
         return self.status is Status.CORRECT
+
+    @property
+    def measured(self) -> dict[str, str | None] | None:
+        """How the speedup was measured; None for an untimed submission."""
+        names = ("reference_calls", "submission_calls", "l2")
+        return None if self.submission_calls is None else {name: getattr(self, name) for name in names}
+
+    @property
+    def graded_cases(self) -> dict[str, CaseSample]:
+        """The cases that were not left out, by name."""
+        return {case.name: case for case in self.cases if case.status is not None}
 
     @property
     def by_benchmark(self) -> "RunSample":

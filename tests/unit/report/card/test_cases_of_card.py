@@ -131,42 +131,6 @@ def test_cards_of_two_sizes_before_cases_are_read(tmp_path):
     assert faults_of(path.read_bytes(), path) == []
 
 
-def test_two_runs_are_compared_by_case():
-    from evaluator.report.run.run_comparison import ComparedSubmission, compare
-    from evaluator.report.run.several_runs import comparison_document, render_comparison
-
-    def submission(*cases):
-        small = ComparedSubmission("relu", "small", Status.CORRECT, 3.0, 2.9, 3.1)
-        return [ComparedSubmission("relu", "mine", Status.CORRECT, 2.0, 1.9, 2.1, cases=(small, *cases))]
-
-    decode, prefill = ({"axes": f"M = {rows}"} for rows in (1, 512))
-    before = submission(
-        ComparedSubmission("relu", "decode", Status.CORRECT, 1.0, 0.99, 1.01, **decode),
-        ComparedSubmission("relu", "prefill", Status.CORRECT, 2.0, 1.9, 2.1, **prefill),
-        ComparedSubmission("relu", "chunk", Status.CORRECT, 2.0, 1.9, 2.1),
-    )
-    after = submission(
-        ComparedSubmission("relu", "decode", Status.CORRECT, 0.5, 0.49, 0.51, **decode),
-        ComparedSubmission("relu", "prefill", Status.WRONG_RESULT, None, None, None, **prefill),
-        ComparedSubmission("relu", "chunk", None),
-    )
-    comparison = compare(before, after)
-    (document,) = comparison_document(comparison, [], [])["submissions"]
-    assert [(each["case"], each["axes"], each["change"]) for each in document["cases"]] == [
-        ("small", "", "same"),
-        ("decode", "M = 1", "slower"),
-        ("prefill", "M = 512", "broken"),
-    ]
-    stream = io.StringIO()
-    render_comparison(comparison, [], Console(file=stream, width=100))
-    shown = stream.getvalue()
-    assert "cases: second run slower in 1, broken in 1 of 3, slowest 0.500x at M = 1\n" in shown
-    assert "0.500x relu/mine at case decode (M = 1): slower\n" in shown
-    assert "relu/mine at case prefill (M = 512): broken\n" in shown
-    assert "chunk" not in shown  # left out in one of the runs: neither broken nor fixed
-    assert "1 of 1 ratio: measured differently" in shown
-
-
 def test_the_index_and_the_page_have_the_cases():
     from evaluator.report.page.detail import PageCases, detail_of
 

@@ -9,8 +9,10 @@ from evaluator.records import Status
 from evaluator.report.page import writer
 from evaluator.report.page.detail import Detail, PageCode, code_of, detail_of
 from evaluator.report.page.pages import ComparedRun, comparison_page
-from evaluator.report.run.run_comparison import ComparedSubmission, compare
+from evaluator.report.run.run_comparison import compare
+from evaluator.report.run.summary import CaseSample
 from tests import cards
+from tests.batch.samples import sample
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
 
 TERMS = [("device", "cuda"), ("l2", "cold")]
@@ -21,7 +23,7 @@ def nothing(problem, name):
 
 
 def timed(name, status=Status.CORRECT, speedup=2.0):
-    return ComparedSubmission("relu", name, status, speedup, speedup and speedup * 0.99, speedup and speedup * 1.01)
+    return sample(name, speedup, status)
 
 
 def page(before, after, evidence=nothing, terms=TERMS):
@@ -85,10 +87,10 @@ def test_each_case_has_its_time_in_both_runs():
     row = fast.cases.rows[1]
     wrong = row._replace(result="wrong result C405", reference="", submission="")
     broken = fast._replace(cases=fast.cases._replace(rows=[fast.cases.rows[0], wrong]))
-    small, decode = (timed(name, speedup=speedup) for name, speedup in (("small", 3.0), ("decode", 0.5)))
+    small, decode = CaseSample("small", Status.CORRECT, 3.0, 2.97, 3.03), CaseSample("decode", Status.CORRECT, 0.5)
     before = timed("a")._replace(cases=(small, decode))
-    slower = timed("small", speedup=1.5)
-    after = timed("a")._replace(cases=(slower, timed("decode", Status.WRONG_RESULT, None)))
+    slower = CaseSample("small", Status.CORRECT, 1.5, 1.485, 1.515)
+    after = timed("a")._replace(cases=(slower, CaseSample("decode", Status.WRONG_RESULT)))
     shown = page([before], [after], lambda problem, name: (fast, broken))
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", each) for each in re.findall(r"<tr>(.*?)</tr>", shown)]
     (first,) = (each for each in cells if each[:2] == ["small", "batch_size = 64"])
@@ -102,7 +104,7 @@ def test_each_case_has_its_time_in_both_runs():
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_a_hostile_name_is_text(name):
     detail = Detail(code_of(name), [], output=name)
-    side = ComparedSubmission(name, name, Status.CORRECT, 2.0, 1.9, 2.1)
+    side = sample(name, 2.0, problem=name)
     shown = page([side], [side], lambda problem, name: (detail, None))
     reader = Reader(re.sub(r"<(script|style)>.*?</\1>", "", shown, flags=re.DOTALL))
     assert not {"script", "img", "b"} & reader.names
