@@ -99,22 +99,15 @@ def _run_terms(results: Results) -> list[tuple[str, str]]:
 
 
 def _page_entry(entry: RunEntry) -> PageEntry:
-    sample, row, card = entry.sample, entry.row, entry.read_card()
+    row, card = entry.row, entry.read_card()
     reason = None if card is None else card.reason
     cases = cases_sentence(card.cases) if card is not None and shows_cases(card) else ""
     return PageEntry(
-        problem=sample.problem,
-        level=sample.level,
-        name=sample.name,
-        status=entry.status_text,
+        entry.sample,
         reason=f"{reason.code} {reason.message}" if reason else entry.reason_text or cases,
-        speedup=sample.speedup,
-        speedup_low=sample.speedup_low,
-        speedup_high=sample.speedup_high,
         wall_s=row.wall_s if row else 0.0,
-        made=f"{row.mtime_ns:x}" if row else "",
-        mixes_kinds=sample.reference_calls != sample.submission_calls,
         detail=None if card is None else detail_of(card),
+        made=f"{row.mtime_ns:x}" if row else "",
     )
 
 

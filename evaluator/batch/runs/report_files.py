@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from evaluator.batch.runs.index import CardSummary
 from evaluator.batch.runs.results import Results, RunEntry
 from evaluator.errors import UsageError
 from evaluator.files.card_files import file_here, write_whole
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
 from evaluator.report.ci.verdicts import Verdict, verdict_of
-from evaluator.report.run.exports import COLUMNS, GradedSample, JUnitCase, Row, documents, junit, write_rows
-from evaluator.report.run.run_tables import MOST_FAILED, FailedSubmission
+from evaluator.report.run.exports import COLUMNS, ExplainedSample, GradedSample, Row, documents, junit, write_rows
+from evaluator.report.run.run_tables import MOST_FAILED
 from evaluator.text import counted, one_line
 
 _LONGEST_STEP = 1000
@@ -25,12 +24,12 @@ _BODY = 2000
 """Maximum length of the feedback in a report, in characters."""
 
 
-def failed(results: Results) -> list[FailedSubmission]:
+def failed(results: Results) -> list[ExplainedSample]:
     """Return all incorrect submissions; at the end the refused inputs, one for each cause, then the missing cards."""
     incorrect = [entry for entry in results.entries if not entry.sample.correct]
     incorrect.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
     counts_by_cause = Counter(entry.refused.cause for entry in incorrect if entry.refused is not None)
-    failures: list[FailedSubmission] = []
+    failures: list[ExplainedSample] = []
     for entry in incorrect:
         count = 1 if entry.refused is None else counts_by_cause.pop(entry.refused.cause, 0)
         if count:
@@ -40,13 +39,12 @@ def failed(results: Results) -> list[FailedSubmission]:
     return failures
 
 
-def _failed(entry: RunEntry, *, detailed: bool) -> FailedSubmission:
+def _failed(entry: RunEntry, *, detailed: bool) -> ExplainedSample:
     card = entry.read_card() if detailed else None
     reason = card.reason.message if card is not None and card.reason is not None else ""
     if entry.row is None:
         reason = entry.reason_text
-    code = (entry.row and entry.row.reason) or ""
-    return FailedSubmission(entry.sample.name, entry.sample.problem, entry.status_text, code, reason, _body(card))
+    return ExplainedSample(entry.sample, reason, _body(card))
 
 
 def _body(card: Scorecard | None) -> str:
@@ -146,28 +144,7 @@ def _checked_write(path: Path, write: Callable[[], object]) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _case(entry: RunEntry) -> JUnitCase:
-    sample, row = entry.sample, entry.row
+def _case(entry: RunEntry) -> ExplainedSample:
+    sample = entry.sample
     body = "" if sample.correct else _body(entry.read_card())
-    wall_s = row.wall_s if row else 0.0
-    problem = sample.problem or sample.status_text  # a refused input may have no problem
-    properties = [] if row is None else _properties(row)
-    return JUnitCase(
-        problem, sample.name, sample.status, entry.reason_text, wall_s, body, properties, sample.status_text
-    )
-
-
-def _properties(row: CardSummary) -> list[tuple[str, str]]:
-    """Return the speedup with interval and circumstances; nothing for an untimed submission."""
-    if row.submission_calls is None:
-        return []
-    values = {
-        **{name: getattr(row, name) for name in ("speedup", "speedup_low", "speedup_high")},
-        **{name: getattr(row, name) for name in ("reference_calls", "submission_calls", "l2")},
-        "host_bound": str(bool(row.host_bound)).lower(),
-    }
-    return [
-        (name, f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in values.items()
-        if value is not None
-    ]
+    return ExplainedSample(sample, entry.reason_text, body, entry.row.wall_s if entry.row else 0.0)

@@ -8,17 +8,16 @@ from typing import NamedTuple
 from evaluator.report.card.measurement import CaseRow
 from evaluator.report.page.charts import MOST_ROWS, Curve, Ratio, fast_curves, ratio_chart
 from evaluator.report.page.detail import Detail, PageCode, code_of
-from evaluator.report.page.writer import PageEntry, Room, best_by_problem, fragment, page_pieces
+from evaluator.report.page.writer import PageEntry, Room, best_by_problem, page_pieces
 from evaluator.report.run.intervals import Estimate
 from evaluator.report.run.run_comparison import Comparison, Pair, case_pairs, measured_differently
 from evaluator.report.run.run_tables import MOST_FAILED, TextTable, described
-from evaluator.report.run.several_runs import Agreement, NamedRun, by_problem, heading, rates, summary_lines
-from evaluator.report.run.summary import MISSING, REFUSED, CaseSample, RunSample, Section
+from evaluator.report.run.several_runs import NamedRun, by_problem, heading, rates, summary_lines
+from evaluator.report.run.summary import CaseSample, RunSample, Section
 from evaluator.text import counted, speedup_text
 
 _REFERENCES_CHARACTERS = 4 << 20
 _LONGEST_REFERENCE = 64 << 10
-_UNGRADED = frozenset({MISSING, REFUSED})
 
 
 class RunPage(NamedTuple):
@@ -40,23 +39,29 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
     room = Room()
     rows = [_row(entry, room) for entry in entries]
-    graded = [entry for entry, _ in rows]
-    failed = sorted((entry for entry in graded if not entry.is_correct), key=lambda entry: entry.status in _UNGRADED)
+    samples = [entry.sample for entry, _ in rows]
+    failed = sorted(
+        (entry for entry, _ in rows if not entry.sample.correct), key=lambda entry: entry.sample.status is None
+    )
     # A chart never mixes devices.
-    timed = graded if len(page.sections) == 1 else []
-    speedups = [_ratio(entry) for entry in timed if entry.is_correct and entry.speedup is not None]
+    timed = samples if len(page.sections) == 1 else []
+    speedups = [
+        Ratio(f"{sample.problem}/{sample.name}", sample.speedup, sample.speedup_low, sample.speedup_high)
+        for sample in timed
+        if sample.correct and sample.speedup is not None
+    ]
     fastest = sorted(speedups, key=lambda speedup: -speedup.value)
     return page_pieces(
         "run.html.j2",
         is_live=bool(page.version),
         page=page,
-        curve=fast_curves([Curve([speedup.value for speedup in speedups], len(graded))]),
+        curve=fast_curves([Curve([speedup.value for speedup in speedups], len(samples))]),
         failed=failed[:MOST_FAILED],
         failed_beyond=max(0, len(failed) - MOST_FAILED),
         speedups=ratio_chart(fastest, "Speedups of the fastest submissions with 95 % intervals", "1x: the reference"),
-        kinds=Counter(entry.status for entry in graded).most_common(),
+        kinds=Counter(sample.status_text for sample in samples).most_common(),
         sections=[described(section) for section in page.sections],
-        best=best_by_problem(graded),
+        best=best_by_problem(samples),
         references=_codes_within_limit(page.references),
         rows=rows,
         broken=f"{counted(page.broken, 'card')} could not be read or was rejected, and counts as missing."
@@ -74,10 +79,6 @@ def _row(entry: PageEntry, room: Room) -> tuple[PageEntry, str]:
     return entry._replace(detail=None), html
 
 
-def _ratio(entry: PageEntry) -> Ratio:
-    return Ratio(f"{entry.problem}/{entry.name}", entry.speedup or 0.0, entry.speedup_low, entry.speedup_high)
-
-
 def _codes_within_limit(references: Mapping[str, str]) -> dict[str, PageCode]:
     remaining, codes = _REFERENCES_CHARACTERS, {}
     for problem, source in references.items():
@@ -88,19 +89,10 @@ def _codes_within_limit(references: Mapping[str, str]) -> dict[str, PageCode]:
     return codes
 
 
-class ProblemRow(Agreement):
-    """Row of a problem on the page."""
-
-    @property
-    def fragment(self) -> str:
-        """Fragment of a link to the problem."""
-        return fragment("p", self.problem)
-
-
 def runs_page(runs: Sequence[NamedRun]) -> Iterator[bytes]:
     """Yield the parts of the page."""
     timed = [run for run in runs if run.section.device.timed]
-    rows = [ProblemRow(*fields) for fields in by_problem(runs)]
+    rows = by_problem(runs)
     return page_pieces(
         "runs.html.j2",
         title=heading(runs),
@@ -130,23 +122,15 @@ class ComparedRun(NamedTuple):
 
 
 class PairRow(NamedTuple):
-    """Row of a submission. A submission of a single run is unpaired, with an empty status for the missing run."""
+    """Row of a submission. A submission of a single run is unpaired."""
 
-    problem: str
-    name: str
-    change: str
-    before: str
-    after: str
-    speedup_before: float | None
-    speedup_after: float | None
-    faster: Estimate | None
+    sample: RunSample
+    before: RunSample | None
+    after: RunSample | None
+    change: str = UNPAIRED
+    faster: Estimate | None = None
     measured_differently: bool = False
     cases: Sequence[Pair[CaseSample]] = ()
-
-    @property
-    def fragment(self) -> str:
-        """Fragment of a link to the submission: equal to the fragment in the page of a run."""
-        return fragment("s", self.problem, self.name)
 
     @property
     def faster_text(self) -> str:
@@ -161,7 +145,7 @@ def comparison_page(
 ) -> Iterator[bytes]:
     """Yield the parts of the page. Details beyond about 32 MiB are omitted, with a note on the page."""
     room, pair_rows = Room(), list(_rows(comparison))
-    timed = any(row.speedup_before is not None or row.speedup_after is not None for row in pair_rows)
+    timed = any(side is not None and side.speedup is not None for row in pair_rows for side in (row.before, row.after))
     columns = [*_VERDICT_COLUMNS, *(_SPEED_COLUMNS if timed else [])]
     rows = [(row, _details(row, evidence, room, len(columns))) for row in pair_rows]
     return page_pieces(
@@ -183,31 +167,14 @@ def comparison_page(
 
 def _rows(comparison: Comparison) -> Iterator[PairRow]:
     for pair in comparison.pairs:
-        yield _compared_row(pair, pair.change.value, pair.faster)
-    for unpaired in comparison.only_before:
-        yield _compared_row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(after="", speedup_after=None)
-    for unpaired in comparison.only_after:
-        yield _compared_row(Pair(unpaired, unpaired), UNPAIRED, None)._replace(before="", speedup_before=None)
-
-
-def _compared_row(pair: Pair[RunSample], change: str, faster: Estimate | None) -> PairRow:
-    before, after = pair
-    return PairRow(
-        before.problem,
-        before.name,
-        change,
-        before.status_text,
-        after.status_text,
-        before.speedup,
-        after.speedup,
-        faster,
-        measured_differently(pair),
-        case_pairs(pair),
-    )
+        differently, cases = measured_differently(pair), case_pairs(pair)
+        yield PairRow(pair.before, *pair, pair.change.value, pair.faster, differently, cases)
+    yield from (PairRow(sample, sample, None) for sample in comparison.only_before)
+    yield from (PairRow(sample, None, sample) for sample in comparison.only_after)
 
 
 def _details(row: PairRow, evidence: Evidence, room: Room, columns: int) -> str:
-    before, after = evidence(row.problem, row.name)
+    before, after = evidence(row.sample.problem, row.sample.name)
     size = sum(detail.size for detail in (before, after) if detail is not None)
     cases = _case_rows(row.cases, before, after)
     return (

@@ -1,6 +1,4 @@
-"""Rows of a run's page, and the best submission to each problem. Pure.
-
-Parts common to all pages: templates, the content security policy, and the bounds of a page's size.
+"""Rows of a run's page, the templates of all pages, their content security policy, and the bounds of a page's size.
 
 The policy permits a single style and a single script, by hash. Unescaped text could neither run nor load anything.
 """
@@ -8,16 +6,16 @@ The policy permits a single style and a single script, by hash. Unescaped text c
 import base64
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from evaluator.records import Status
 from evaluator.report.page.detail import Detail
-from evaluator.text import counted, one_line, printable, significant, speedup_text
+from evaluator.report.run.summary import RunSample
+from evaluator.text import counted, one_line, printable, significant
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,43 +26,13 @@ _LONGEST_FRAGMENT = 300
 
 
 class PageEntry(NamedTuple):
-    """One submission's row. `status` is `missing` without a card. A refused input may have no problem and no level.
+    """One submission's row. `made` changes with the card: an open page keeps the rows of unchanged cards."""
 
-    `made` changes with the card: an open page keeps the rows of unchanged cards.
-    """
-
-    problem: str
-    level: int | None
-    name: str
-    status: str
+    sample: RunSample
     reason: str
-    speedup: float | None
     wall_s: float
     detail: Detail | None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
     made: str = ""
-    mixes_kinds: bool = False
-
-    @property
-    def fragment(self) -> str:
-        """Fragment of a link to the submission: equal in all pages of the run."""
-        return fragment("s", self.problem, self.name)
-
-    @property
-    def speedup_text(self) -> str:
-        """The speedup with the interval, and a remark about windows against single calls; empty without a speedup."""
-        return speedup_text(self.speedup, self.speedup_low, self.speedup_high, mixes_kinds=self.mixes_kinds)
-
-    @property
-    def problem_fragment(self) -> str:
-        """Fragment of a link to the problem."""
-        return fragment("p", self.problem)
-
-    @property
-    def is_correct(self) -> bool:
-        """Whether the submission is correct."""
-        return self.status == Status.CORRECT.value
 
 
 class Best(NamedTuple):
@@ -73,21 +41,11 @@ class Best(NamedTuple):
     problem: str
     samples: int
     correct: int
-    entry: PageEntry | None
-
-    @property
-    def fragment(self) -> str:
-        """Fragment of a link to the problem."""
-        return fragment("p", self.problem)
-
-    @property
-    def interval(self) -> str:
-        """The speedup of the best submission, with the interval."""
-        return "" if self.entry is None else self.entry.speedup_text
+    sample: RunSample | None
 
 
 def fragment(kind: str, problem: str, name: str | None = None) -> str:
-    """Return the fragment of a link. A long name ends with a hash, because fragments are unique.
+    """Return the fragment of a link to a problem or submission: equal in all pages. A long name ends with a hash.
 
     >>> fragment("s", "level1/relu", "a <b>/c")
     's/level1/relu/a%20%3Cb%3E%2Fc'
@@ -115,21 +73,20 @@ def shown_name(name: str) -> str:
     return one_line(name, LONGEST_NAME)
 
 
-def best_by_problem(entries: Iterable[PageEntry]) -> list[Best]:
-    """Return the best submission to each problem, in the order of the problems' first entries.
+def best_by_problem(samples: Iterable[RunSample]) -> list[Best]:
+    """Return the best submission to each problem, in the order of the problems' first submissions.
 
     The best has the largest speedup; without any speedup, the first correct submission is the best.
     """
-    by_problem: dict[str, list[PageEntry]] = {}
-    for entry in (entry for entry in entries if entry.level is not None):
-        by_problem.setdefault(entry.problem, []).append(entry)
-    return [_best(problem, group) for problem, group in by_problem.items()]
-
-
-def _best(problem: str, entries: Sequence[PageEntry]) -> Best:
-    correct = [entry for entry in entries if entry.is_correct]
-    fastest = max(correct, key=lambda entry: entry.speedup or 0.0, default=None)
-    return Best(problem, len(entries), len(correct), fastest)
+    by_problem: dict[str, list[RunSample]] = {}
+    for sample in (sample for sample in samples if sample.level is not None):
+        by_problem.setdefault(sample.problem, []).append(sample)
+    best = []
+    for problem, group in by_problem.items():
+        correct = [sample for sample in group if sample.correct]
+        fastest = max(correct, key=lambda sample: sample.speedup or 0.0, default=None)
+        best.append(Best(problem, len(group), len(correct), fastest))
+    return best
 
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -184,6 +141,7 @@ def _environment() -> "Environment":
         loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
     environment.filters |= {"name": shown_name, "times": times, "counted": counted}
+    environment.globals["fragment"] = fragment
     return environment
 
 

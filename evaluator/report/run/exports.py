@@ -18,7 +18,7 @@ import io
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as Xml
@@ -29,6 +29,7 @@ from evaluator.errors import UsageError
 from evaluator.files.card_files import write_whole
 from evaluator.records import CallKind, Scorecard, Status
 from evaluator.report.card.measurement import measurement
+from evaluator.report.run.summary import RunSample
 from evaluator.text import one_line
 
 SUFFIXES = (".csv", ".json", ".parquet")
@@ -120,55 +121,56 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _MESSAGE = 300
 
 
-class JUnitCase(NamedTuple):
-    """One submission. `status` is None without a card; `body` is the feedback on a submission that is not correct.
+class ExplainedSample(NamedTuple):
+    """One submission with the reason of its verdict. `body` is the feedback, empty on a correct submission."""
 
-    `properties` are the speedup with interval and circumstances. `status_text` tells apart
-    missing cards and refused inputs.
-    """
-
-    problem: str
-    name: str
-    status: Status | None
-    reason: str
-    wall_s: float
+    sample: RunSample
+    reason: str = ""
     body: str = ""
-    properties: Sequence[tuple[str, str]] = ()
-    status_text: str = "missing"
+    wall_s: float = 0.0
 
 
-def junit(cases: Iterable[JUnitCase], name: str) -> bytes:
+def junit(cases: Iterable[ExplainedSample], name: str) -> bytes:
     """Return the document.
 
     A wrong submission is a failure. A machine's fault and a refused input are errors. A submission
     without a verdict is skipped.
     """
-    suites: dict[str, list[JUnitCase]] = defaultdict(list)
+    suites: dict[str, list[ExplainedSample]] = defaultdict(list)
     for case in cases:
-        suites[case.problem].append(case)
+        suites[case.sample.problem or case.sample.status_text].append(case)  # a refused input may have no problem
     everything = [case for suite_cases in suites.values() for case in suite_cases]
     top = Xml.Element("testsuites", {"name": _clean(name)} | _counts(everything))
     for problem, suite_cases in sorted(suites.items()):
         suite = Xml.SubElement(top, "testsuite", {"name": _clean(problem)} | _counts(suite_cases))
         for case in suite_cases:
+            status, time = case.sample.status_text, f"{case.wall_s:.3f}"
             element = Xml.SubElement(
-                suite, "testcase", classname=_clean(problem), name=_clean(case.name), time=f"{case.wall_s:.3f}"
+                suite, "testcase", classname=_clean(problem), name=_clean(case.sample.name), time=time
             )
-            if case.properties:
-                properties = Xml.SubElement(element, "properties")
-                for key, value in case.properties:
-                    Xml.SubElement(properties, "property", name=key, value=_clean(value))
+            if case.sample.submission_calls is not None:
+                _add_properties(Xml.SubElement(element, "properties"), case.sample)
             tag = _tag(case)
             if tag is not None:
-                message = _clean(one_line(case.reason or case.status_text, _MESSAGE))
-                Xml.SubElement(element, tag, type=case.status_text, message=message).text = _clean(case.body) or None
+                message = _clean(one_line(case.reason or status, _MESSAGE))
+                Xml.SubElement(element, tag, type=status, message=message).text = _clean(case.body) or None
     Xml.indent(top)
     document: bytes = Xml.tostring(top, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
 
 
-def _tag(case: JUnitCase) -> str | None:
-    match case.status:
+def _add_properties(parent: Xml.Element, sample: RunSample) -> None:
+    """Add the speedup with interval and circumstances."""
+    for name in ("speedup", "speedup_low", "speedup_high", "reference_calls", "submission_calls", "l2", "host_bound"):
+        value = getattr(sample, name)
+        if value is not None:
+            text = f"{value:.6g}" if isinstance(value, float) else str(value)
+            text = text.lower() if isinstance(value, bool) else text
+            Xml.SubElement(parent, "property", name=name, value=_clean(text))
+
+
+def _tag(case: ExplainedSample) -> str | None:
+    match case.sample.status:
         case Status.CORRECT:
             return None
         case None | Status.INFRA_ERROR:
@@ -179,7 +181,7 @@ def _tag(case: JUnitCase) -> str | None:
             return "failure"
 
 
-def _counts(cases: list[JUnitCase]) -> dict[str, str]:
+def _counts(cases: list[ExplainedSample]) -> dict[str, str]:
     tags = [_tag(case) for case in cases]
     return {
         "tests": str(len(cases)),

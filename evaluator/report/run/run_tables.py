@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evaluator.records import DeviceKind
 from evaluator.report.layout.markup import code_span, folded
 from evaluator.report.run.both_rules import disputed_document, disputed_rows, rates_by_both, remark_of_both
-from evaluator.report.run.exports import no_formula
+from evaluator.report.run.exports import ExplainedSample, no_formula
 from evaluator.report.run.intervals import NOTHING, Estimate, between, document_of, factor, percent, percentage
 from evaluator.report.run.summary import REFUSED, THRESHOLDS, Device, Measured, Section, Summary, case_table
 from evaluator.text import counted, one_line
@@ -39,20 +39,6 @@ class TextTable(NamedTuple):
     title: str
     header: list[str]
     rows: list[list[str]]
-
-
-class FailedSubmission(NamedTuple):
-    """One submission that is not correct; `code` is the code of its reason, or empty.
-
-    `reason` is the message and `body` the feedback; both are empty beyond the listed submissions.
-    """
-
-    name: str
-    problem: str
-    status: str
-    code: str
-    reason: str = ""
-    body: str = ""
 
 
 def document(sections: list[Section]) -> dict[str, Any]:
@@ -100,28 +86,28 @@ def csv_text(sections: list[Section]) -> str:
     return buffer.getvalue()
 
 
-def markdown(sections: list[Section], failed: Sequence[FailedSubmission] = ()) -> str:
-    """Return the text of `--markdown`."""
+def markdown(sections: list[Section], failed: Sequence[ExplainedSample] = ()) -> str:
+    """Return the text of `--markdown`. Of `failed`, only the listed submissions need reason and body."""
     parts = list(map(_markdown, sections)) or ["Nothing to report.\n"]
     if failed:
         parts.append("\n".join(["## Not correct", "", *_markdown_failed(failed), *_omitted_line(failed), ""]))
     return "\n".join(parts)
 
 
-def _markdown_failed(failed: Sequence[FailedSubmission]) -> Iterator[str]:
+def _markdown_failed(failed: Sequence[ExplainedSample]) -> Iterator[str]:
     """Yield a table of the submissions that are not correct, and the feedback on the first ones, folded.
 
     Text of submissions stands in code, where a host links no mention and no address.
     """
     yield from ("| submission | problem | status | reason |", "|---|---|---|---|")
-    for row in failed[:MOST_FAILED]:
-        reason = " ".join(filter(None, (row.code, row.reason)))
-        cells = (code_span(row.name), code_span(row.problem), markdown_text(row.status), code_span(reason, _REASON))
+    for sample, message, *_ in failed[:MOST_FAILED]:
+        reason = code_span(" ".join(filter(None, (sample.reason, message))), _REASON)
+        cells = (code_span(sample.name), code_span(sample.problem), markdown_text(sample.status_text), reason)
         yield f"| {' | '.join(cells)} |"
     yield ""
-    for row in failed[:_MOST_BODIES]:
-        if row.body:
-            yield from folded(f"{row.problem}/{row.name}: {row.status}", row.body)
+    for sample, _, body, _ in failed[:_MOST_BODIES]:
+        if body:
+            yield from folded(f"{sample.problem}/{sample.name}: {sample.status_text}", body)
 
 
 def _markdown(section: Section) -> str:
@@ -147,7 +133,7 @@ def markdown_text(text: str) -> str:
     return text
 
 
-def render(sections: list[Section], console: "Console", failed: Sequence[FailedSubmission] = ()) -> None:
+def render(sections: list[Section], console: "Console", failed: Sequence[ExplainedSample] = ()) -> None:
     """Print the report on a terminal."""
     from rich.text import Text
 
@@ -186,20 +172,20 @@ def render_tables(tables: Iterable[TextTable], console: "Console") -> None:
         console.print()
 
 
-def _render_failed(failed: Sequence[FailedSubmission], console: "Console") -> None:
+def _render_failed(failed: Sequence[ExplainedSample], console: "Console") -> None:
     """Print a paragraph for each listed submission: name, status, code and message."""
     from evaluator.report.layout.sheet import Sheet, styled
 
     sheet = Sheet(console)
-    for row in failed[:MOST_FAILED]:
-        text = sheet.say(f"{row.problem}/{row.name}" if row.problem else row.name, 120)
-        text.append_text(styled(f"  {row.status}  ", "red"))
-        text.append_text(sheet.say(" ".join(filter(None, (row.code, row.reason))), _LONGEST))
+    for sample, message, *_ in failed[:MOST_FAILED]:
+        text = sheet.say(f"{sample.problem}/{sample.name}" if sample.problem else sample.name, 120)
+        text.append_text(styled(f"  {sample.status_text}  ", "red"))
+        text.append_text(sheet.say(" ".join(filter(None, (sample.reason, message))), _LONGEST))
         sheet.paragraph(styled(sheet.symbols.wrong, "red"), text)
     sheet.print()
 
 
-def _omitted_line(failed: Sequence[FailedSubmission]) -> list[str]:
+def _omitted_line(failed: Sequence[ExplainedSample]) -> list[str]:
     """Return a line with the number of omitted submissions, if any."""
     omitted = len(failed) - MOST_FAILED
     return [f"and {omitted} more; --html FILE lists all"] if omitted > 0 else []

@@ -16,7 +16,7 @@ from evaluator.catalog import natural
 from evaluator.findings import Code
 from evaluator.records import BenchmarkRule, CallKind, L2Rule, Status
 from evaluator.report.run.intervals import NOTHING, Estimate, geometric_mean, share
-from evaluator.text import significant
+from evaluator.text import significant, speedup_text
 
 
 class CaseSample(NamedTuple):
@@ -134,6 +134,16 @@ class RunSample(NamedTuple):
     def correct(self) -> bool:
         """Whether the submission is correct."""
         return self.status is Status.CORRECT
+
+    @property
+    def mixes_kinds(self) -> bool:
+        """Whether the speedup compares windows of one side with single calls of the other."""
+        return self.reference_calls != self.submission_calls
+
+    @property
+    def speedup_text(self) -> str:
+        """The speedup with the interval, and a remark about calls of two kinds; empty without a speedup."""
+        return speedup_text(self.speedup, self.speedup_low, self.speedup_high, mixes_kinds=self.mixes_kinds)
 
     @property
     def measured(self) -> dict[str, str | None] | None:

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from evaluator.records import Status
 from evaluator.report.layout.markup import table_lines
-from evaluator.report.run.run_tables import FailedSubmission, render
+from evaluator.report.run.exports import ExplainedSample
+from evaluator.report.run.run_tables import render
 from evaluator.report.run.summary import Device, RunSample, sections
 from evaluator.text import NO_WIDTH
 
@@ -27,7 +28,10 @@ def drawn(width):
         for level, name in enumerate(NAMES, 1)
         for number in range(3)
     ]
-    failed = [FailedSubmission(f"sample_{index}", name, "runtime_error", "R301") for index, name in enumerate(NAMES)]
+    failed = [
+        ExplainedSample(RunSample(name, 1, f"sample_{index}", device, Status.RUNTIME_ERROR, reason="R301"))
+        for index, name in enumerate(NAMES)
+    ]
     stream = io.StringIO()
     console = Console(file=stream, width=width)
     render(sections(samples, device), console, failed)

@@ -9,12 +9,13 @@ import pytest
 
 from evaluator.findings import Code, finding
 from evaluator.protocol.submission_files import bad_path
-from evaluator.records import MachineCode
+from evaluator.records import MachineCode, Status
 from evaluator.report.page import writer
 from evaluator.report.page.detail import CompilerError, detail_of
 from evaluator.report.page.pages import RunPage, run_page
 from evaluator.report.page.writer import PageEntry, best_by_problem, fragment
 from tests import cards
+from tests.batch.samples import sample
 from tests.unit.compile.test_sass import recorded
 from tests.unit.report.page.reader import HOSTILE_NAMES, Reader
 
@@ -49,9 +50,8 @@ def with_source(source):
     return msgspec.structs.replace(honest(), submission=msgspec.structs.replace(honest().submission, source=source))
 
 
-def entry(card=None, problem="relu", name="mine", **changes):
-    detail = detail_of(card or honest())
-    return PageEntry(problem, 1, name, "correct", "", 2.0, 1.0, detail)._replace(**changes)
+def entry(card=None, problem="relu", name="mine", reason=""):
+    return PageEntry(sample(name, 2.0, problem=problem), reason, 1.0, detail_of(card or honest()))
 
 
 def page(*entries, **content):
@@ -93,19 +93,15 @@ def test_names_that_differ_beyond_the_length_of_a_fragment_have_two_fragments():
 
 
 def test_the_fastest_correct_submission_is_the_best():
-    rows = [
-        entry(name="slow", speedup=1.5),
-        entry(name="fast", speedup=2.5, speedup_low=2.4, speedup_high=2.6),
-        entry(name="wrong", speedup=9.0, status="wrong_result"),
-        entry(problem="softmax", name="unquoted", speedup=None),
-        entry(problem="gelu", status="missing"),
+    samples = [
+        *(sample("slow", 1.5), sample("fast", 2.5), sample("wrong", 9.0, Status.WRONG_RESULT)),
+        *(sample("unquoted", problem="softmax"), sample("none", status=None, problem="gelu")),
     ]
-    relu, softmax, gelu = best_by_problem(rows)
-    assert (relu.entry.name, relu.correct, relu.samples) == ("fast", 2, 3)
-    assert relu.interval == "2.50x (2.40x to 2.60x)"
-    assert (softmax.entry.name, softmax.interval) == ("unquoted", "")
-    assert gelu.entry is None
-    assert '<a href="#s/relu/fast">fast</a>' in page(*rows)
+    relu, softmax, gelu = best_by_problem(samples)
+    assert (relu.sample.name, relu.correct, relu.samples) == ("fast", 2, 3)
+    assert (softmax.sample.name, gelu.sample) == ("unquoted", None)
+    shown = page(*(PageEntry(each, "", 1.0, None) for each in samples))
+    assert '<a href="#s/relu/fast">fast</a></td><td data-label="speedup">2.50x (2.48x to 2.52x)</td>' in shown
 
 
 def test_a_page_has_each_reference_once():
@@ -154,9 +150,10 @@ def test_lines_have_their_numbers_although_a_browser_drops_the_first_line_break(
 @pytest.mark.slow
 def test_a_page_of_ten_thousand_submissions_is_small_enough_to_open():
     made = entry()
-    bare = page(*(made._replace(detail=None, name=f"sample {number}") for number in range(10_000)))
+    many = [made._replace(sample=made.sample._replace(name=f"sample {number}")) for number in range(10_000)]
+    bare = page(*(each._replace(detail=None) for each in many))
     assert len(bare) < 8 * MEGABYTE
-    full = page(*(made._replace(name=f"sample {number}") for number in range(10_000)))
+    full = page(*many)
     assert len(full) < 8 * MEGABYTE + writer.DETAILS_BYTES
     assert "submissions are omitted" in full
 
