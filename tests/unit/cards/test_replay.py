@@ -2,39 +2,17 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cards.replay import changed_circumstances, differences
-from evaluator.records import Check, Status, TensorCheck
+from evaluator.records import Status
 from tests import cards
 
 
-def check(index=0, seed="0x0000000000000001", ok=True, error=0.25):
-    tensor = TensorCheck(
-        path="output",
-        dtype="float32",
-        shape=[4],
-        ok=ok,
-        max_abs_error=error,
-        error_ratio=error,
-        honest_error_ratio=0.1,
-        mismatches=0,
-        nonfinite=0,
-        first_mismatch=None,
-    )
-    return Check(
-        index=index,
-        profile="as_given",
-        seed=seed,
-        schedule=None,
-        launches=None,
-        ok=ok,
-        precision="float64",
-        tensors=[tensor],
-        finding=None,
-    )
+def check(index=0, error=0.25, **changes):
+    return cards.check(index, tensors=[cards.tensor_check(error_ratio=error)], **changes)
 
 
 @pytest.fixture
 def card():
-    return replace(cards.card(), checks=[check(0), check(1, "0x0000000000000002")])
+    return replace(cards.card(), checks=[check(0), check(1)])
 
 
 def test_a_card_agrees_with_itself(card):
@@ -51,9 +29,9 @@ def test_times_are_not_compared(card):
     [
         ({"status": Status.WRONG_RESULT}, "status correct, now wrong_result"),
         ({"checks": [check(0)]}, "2 checks, now 1"),
-        ({"checks": [check(0, ok=False), check(1, "0x0000000000000002")]}, "check 0 passed, now fails"),
-        ({"checks": [check(0), check(1, "0x0000000000000002", error=0.5)]}, "check 1 has other errors"),
-        ({"checks": [check(0), check(1, "0x0000000000000003")]}, "check 1 has another seed"),
+        ({"checks": [check(0, ok=False), check(1)]}, "check 0 passed, now fails"),
+        ({"checks": [check(0), check(1, error=0.5)]}, "check 1 has other errors"),
+        ({"checks": [check(0), check(1, seed="0x0000000000000003")]}, "check 1 has another seed"),
     ],
 )
 def test_each_difference_is_told(card, change, words):

@@ -81,11 +81,6 @@ def test_a_disarmed_text_holds_no_command(text):
     assert msgspec.json.decode(disarmed_json(document)) == {"a": text}
 
 
-def test_harmless_text_stays():
-    text = "std::cout << a; #[x] ## y\nat::Tensor x"
-    assert disarmed(text) == text
-
-
 def test_of_several_files_each_form_names_file_and_line():
     found = verdict_of(cards.several_card(), "my subs/relu/submission.toml")
     assert concise([found]) == "my subs/relu/csrc/relu.cpp:3: build_error B203 the extension 'relu' does not compile\n"

@@ -77,10 +77,6 @@ def test_numbers_stay_whole_where_there_is_no_room_for_them():
     assert lines[1].endswith("2" * 20)
 
 
-def test_an_empty_table_is_its_header():
-    assert table_lines(["name", "value"], [], 80) == ["name  value"]
-
-
 @pytest.mark.parametrize("width", [1, 60, 80, NO_WIDTH])
 def test_a_column_without_width_is_empty(width):
     assert table_lines(["", "value"], [], width) == ["  value"]
