@@ -1,10 +1,8 @@
 """The table of KernelBench's problems against bad submissions: which commit, what remains, and for which reason."""
 
-import pytest
-
 from benchmarks.verdicts import admission_table
 from benchmarks.verdicts.admission_table import REASONS, Line, measure, table
-from evaluator.records import Admission, ControlResult, Precision, SizeName
+from evaluator.records import Admission, ControlResult, SizeName
 
 FILE = """\
 import torch
@@ -87,60 +85,3 @@ def test_files_are_measured_once_at_each_commit(tmp_path, monkeypatch):
     assert found.commit == "two"
     away = [each.control for each in found.admission.controls if each.gets_away]
     assert away == ["ignores input 1"]
-
-
-MODEL = """\
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super(Model, self).__init__()
-        self.linear = nn.Linear(64, 8)
-
-    def forward(self, x, places):
-        return self.linear(x)[places]
-
-
-def get_inputs():
-    return {"x": torch.randn(8, 64), "places": torch.arange(8)}
-
-
-def get_init_inputs():
-    return []
-"""
-
-
-def test_files_are_cast_to_half_precision(tmp_path, monkeypatch):
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(admission_table, "_commit", lambda: "one")
-    folder = tmp_path / "files" / "level1"
-    folder.mkdir(parents=True)
-    (folder / "1_Linear.py").write_text(MODEL)
-    (folder / "2_Other.py").write_text(MODEL)
-    target = tmp_path / "half.jsonl"
-    admission_table.main(
-        ["measure", str(folder.parent), str(target), "--precision", "bf16", "fp16", "--only", "Linear"]
-    )
-    lines = admission_table._read(target)
-    assert {(line.problem, line.precision, line.failure) for line in lines} == {
-        ("level1/1_Linear", Precision.BF16, None),
-        ("level1/1_Linear", Precision.FP16, None),
-    }
-    rows = admission_table.controls(lines)
-    fewer_bits = {row["control"] for row in rows if "in fp8" in row["control"] or "in bf16" in row["control"]}
-    assert fewer_bits == {"computes products in fp8", "computes in bf16"}
-    assert {row["precision"] for row in rows if row["control"] == "computes in bf16"} == {"fp16"}
-    page = admission_table.table_of_controls([*lines, Line("one", "level1/3_Slow", None, "not done", 1.0)])
-    assert "| a submission that | bf16 | fp16 |" in page
-    assert "| answers zeros | 0 of 1 | 0 of 1 |" in page
-    assert "- level1/3_Slow: not done" in page
-
-
-@pytest.mark.parametrize("number", REASONS)
-def test_a_reason_is_one_line_about_one_of_the_files(number):
-    level, _, place = number.partition("-")
-    assert 1 <= int(place) <= admission_table._FILES[int(level)]
-    assert REASONS[number].endswith(".")
-    assert "\n" not in REASONS[number]

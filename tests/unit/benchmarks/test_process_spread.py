@@ -1,6 +1,5 @@
 """The estimate of the spread between processes: it finds a spread that was put in, and counts what intervals hold."""
 
-import math
 import random
 
 import pytest
@@ -8,12 +7,10 @@ from msgspec.structs import replace
 
 from benchmarks.timing.process_spread import (
     Spread,
-    against_others,
     estimate,
     in_windows,
     likelihood,
     processes_of,
-    table,
 )
 from evaluator.records import Windows
 from tests import cards
@@ -58,27 +55,3 @@ def test_the_scatter_of_windows_is_no_spread():
     assert found.variance < 3 * found.by_scatter
     spread = [Spread(constant_us, 0.0, 60) for constant_us in (0.02, 0.2)]
     assert likelihood([found], spread[0]) > likelihood([found], spread[1])
-
-
-@pytest.mark.slow
-def test_intervals_of_a_process_beside_two_others_are_counted():
-    (close,), (apart,) = kernels(lambda _: 2e-5, [0.01]), kernels(lambda _: 1e-3, [0.01])
-    of_close, of_apart = list(against_others(close)), list(against_others(apart))
-    assert len(of_close) == len(of_apart) == 5 * 6
-    assert all(holds and quoted for holds, _, quoted in of_close)
-    assert not all(holds for holds, _, _ in of_apart)
-    text = table({"close": close, "apart": apart})
-    assert "| 5 to 20 us | 2 | " in text
-
-
-def test_windows_that_shared_work_count_and_sides_without_windows_do_not():
-    draw = random.Random(1)
-    sides = in_windows([process(draw, 0.01, 0.0, shared_work=True), process(draw, 0.01, 0.0)]).popitem()[1]
-    assert [side.median_ms for side in sides] == pytest.approx([0.01] * 2, rel=0.01)
-    assert in_windows([cards.card(), cards.card()]) == {}
-
-
-def test_equal_medians_of_two_processes_have_a_likelihood():
-    cards_of_kernel = [process(random.Random(5), 0.01, 0.0) for _ in range(2)]
-    (sides,) = in_windows(cards_of_kernel).values()
-    assert math.isfinite(likelihood([processes_of(sides)], Spread(0.1, 0.0, 4)))

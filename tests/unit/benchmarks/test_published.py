@@ -102,14 +102,6 @@ def arranged(tmp_path, *options):
     return out, [json.loads(line) for line in (out / "submissions.jsonl").read_text().splitlines()]
 
 
-def test_copies_have_texts_and_names_of_their_own(tmp_path):
-    out, lines = arranged(tmp_path, "--only", "1-19", "--copies", "3")
-    assert [line["sample"] for line in lines] == ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]
-    assert len({line["source"] for line in lines}) == 6
-    assert {line["problem"] for line in lines} == {"level1/19_problem"}
-    assert [path.name for path in (out / "problems").rglob("*.py")] == ["19_problem.py"]
-
-
 def test_a_batch_reads_what_is_written(tmp_path):
     out, _ = arranged(tmp_path)
     problems = Problems(out / "problems", (SizeName.FULL,))
@@ -120,29 +112,6 @@ def test_a_batch_reads_what_is_written(tmp_path):
         ("level1/19_problem", "1", "second = 2"),
         ("level2/3_problem", "0", "third = 3"),
     ]
-
-
-def test_a_language_selects_by_the_start_of_the_names(tmp_path):
-    put(tmp_path / "clone", CLONES[Collection.HZENG])
-    CliRunner().invoke(main, ["hzeng", str(tmp_path / "clone"), str(tmp_path / "out"), "--language", "cute"])
-    assert json.loads((tmp_path / "out" / "submissions.jsonl").read_text())["sample"] == "cute-0"
-
-
-def test_a_folder_without_kernels_is_an_error_that_says_what_is_expected(tmp_path):
-    (tmp_path / "runs").mkdir()
-    result = CliRunner().invoke(main, ["hzeng", str(tmp_path), str(tmp_path / "out")])
-    assert result.exit_code == 1
-    assert "must be a clone of the repository" in result.output
-
-
-def test_a_clone_without_its_problems_and_a_selection_of_nothing_are_errors(tmp_path):
-    put(tmp_path, {name: text for name, text in CLONES[Collection.HZENG].items() if name.startswith("runs/")})
-    result = CliRunner().invoke(main, ["hzeng", str(tmp_path), str(tmp_path / "out")])
-    assert (result.exit_code, "holds no problems" in result.output) == (1, True)
-    put(tmp_path, CLONES[Collection.HZENG])
-    result = CliRunner().invoke(main, ["hzeng", str(tmp_path), str(tmp_path / "out"), "--language", "tirton"])
-    assert (result.exit_code, "none of 2 kernels" in result.output) == (1, True)
-    assert not (tmp_path / "out").exists()
 
 
 def named(name, make=cards.card, **changes):

@@ -1,6 +1,5 @@
 """The tables of honest and of low-precision forms: a run on a tiny problem, and a pass and a refusal in each table."""
 
-import contextlib
 import itertools
 import json
 
@@ -8,23 +7,11 @@ import pytest
 import torch
 
 from benchmarks.numerics import honest_grades, low_precision_table, orders_table
-from benchmarks.numerics.generated_problems import problem_of
-from benchmarks.numerics.half_precision import (
-    HONEST,
-    PROBLEMS,
-    WRONG,
-    DoesNotApplyError,
-    rounded_once,
-    set_up_half,
-    wrong_forms,
-)
 from benchmarks.numerics.honest_forms import FORMS
-from benchmarks.numerics.judged_answers import AnswerTrials, Verdict, graded, set_up
+from benchmarks.numerics.judged_answers import AnswerTrials, set_up
 from evaluator.findings import Code
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
-from evaluator.judge.reference.call_plan import CallPlan
-from evaluator.protocol import model_call
-from evaluator.records import Precision, Profile, SizeName
+from evaluator.records import Profile, SizeName
 from tests.unit.references import problem
 
 REFERENCE = """\
@@ -44,7 +31,6 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 SETTINGS = """\
 title = "t"
 level = 1
@@ -92,12 +78,6 @@ def test_a_wrong_form_is_in_the_table_and_a_second_run_adds_nothing(folder, monk
     assert again == lines
 
 
-def test_a_problem_beyond_its_time_is_named(folder):
-    _, (line,), page = run(folder, "--seconds", "0")
-    assert "not done" in line["failure"]
-    assert "Not tried" in page
-
-
 def test_low_precision_is_refused_and_fp32_is_not(tmp_path):
     output = tmp_path / "low.jsonl"
     forms = ["control: fp32, PyTorch's blocks", "TF32, scaled operands; guarded"]
@@ -130,14 +110,6 @@ def test_honest_grades_are_correct_and_a_wrong_form_is_counted(tmp_path, monkeyp
     assert "| 2 of 2 | C405 2 |" in page
 
 
-def test_a_line_has_the_median_and_the_largest_error_of_its_grades(monkeypatch):
-    verdicts = iter([Verdict(None, "", 0.3), Verdict("C405", "wrong", 1.9), Verdict(None, "", 0.1)])
-    monkeypatch.setattr(honest_grades, "graded", lambda *_: next(verdicts))
-    line = honest_grades.tried("ELU", "fast intrinsics", 4, 32, 3, "cpu")
-    assert (line["median"], line["largest"]) == (0.3, 1.9)
-    assert (line["grades"], line["codes"], line["message"]) == (3, {"C405": 1}, "wrong")
-
-
 def half(output, *more, table=low_precision_table):
     arguments = ["--precision", "bf16", "--grades", "1", "--terms", "64", "--output", str(output)]
     table.main([*arguments, *more])
@@ -154,58 +126,6 @@ def test_wrong_forms_of_half_precision_are_refused_unless_they_do_not_apply(tmp_
     lines, page = half(tmp_path / "softmax.jsonl", "--problems", "softmax", "--only", "operands")
     assert [line["skipped"] for line in lines.values()] == ["the form does not apply"] * 3
     assert "Not tried" not in page
-
-
-@pytest.mark.slow
-def test_honest_forms_of_half_precision_are_correct(tmp_path):
-    rows = ["--problems", "linear, GELU", "--rows", "8"]
-    lines, page = half(tmp_path / "honest.jsonl", *rows, table=honest_grades)
-    assert set(lines) == set(HONEST)
-    assert all((line["codes"], line["precision"]) == ({}, "bf16") for line in lines.values())
-    assert page.startswith(f"0 of {len(HONEST)} grades are refused.")
-
-
-def test_honest_forms_of_half_precision_are_correct_on_a_problem_that_is_cast(folder):
-    status, (line,), page = run(folder, "--precision", "fp16")
-    assert status == 0
-    assert {row["form"] for row in line["results"]} == set(HONEST)
-    assert f"{len(HONEST)} forms" in page
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
-def test_a_form_of_half_precision_is_as_far_off_as_its_name_says(name, precision):
-    setup = set_up_half(name, precision, 16, 128, "cpu")
-    plan = CallPlan(setup.reference, 1)
-    exact = setup.reference.expected(plan.inputs, 0, None).exact.outputs
-    size = float(exact.norm())
-
-    def error(form):
-        return float((form(plan).outputs.double() - exact).norm()) / size
-
-    unit = torch.finfo(DTYPES[precision]).eps
-    least = error(rounded_once)
-    assert least < unit / 2
-    assert all(error(form) < 4 * unit for form in HONEST.values())
-    assert abs(error(WRONG["1 % too large"]) - 0.01) < unit / 2
-    assert setup.reference.outline.dtype == DTYPES[precision]
-    for form in wrong_forms(precision).values():
-        with contextlib.suppress(DoesNotApplyError):
-            assert error(form) > least or exact.numel() == 1  # A single number may be rounded alike.
-
-
-@pytest.mark.parametrize("case", low_precision_table.CASES.values(), ids=low_precision_table.CASES)
-def test_a_form_behind_a_guard_computes_the_problems_own_values(case):
-    """A guard that takes these values for unusual ones computes exactly: the row would be that of fp32."""
-    made = problem_of(case.arguments, case.forward, case.inputs, rows=8, terms=256)
-    inputs = set_up(made, SizeName.FULL, "cpu").reference.draw(1).args
-    guarded = {name: form for name, form in case.forms.items() if name.endswith("guarded by a corner")}
-    assert guarded
-    for form in guarded.values():
-        torch.manual_seed(0)
-        hidden = case.answer(low_precision_table.unguarded(form), *inputs)
-        torch.manual_seed(0)
-        assert torch.equal(case.answer(form, *inputs), hidden)
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -240,12 +160,3 @@ def test_fast_intrinsics_are_right_with_every_kind_of_values(function):
         for seed in itertools.islice(seeds, 3):
             trial = AnswerTrials(setup, answer).run(1, seed, timeout_s=60)
             assert trial.fault is None, (profile, seed, trial.fault)
-
-
-def test_weights_change_and_an_answer_with_the_first_ones_is_refused():
-    setup = set_up(problem("x @ self.w", init="self.w = nn.Parameter(torch.randn(64, 8))"), SizeName.SMALL, "cpu")
-    first = setup.reference.model.w.detach().clone()
-    stale = graded(setup, lambda plan: model_call.Result(plan.inputs.args[0] @ first, None))
-    assert stale.code == Code.STALE_WEIGHTS.value
-    own = AnswerTrials(setup, lambda plan: plan.reference.honest(plan.inputs, plan.random_seed, None).result)
-    assert own.run(0, 1, timeout_s=1).fault is None

@@ -1,10 +1,6 @@
 """The table of cheats of windows: problems and texts at each duration, states and gains, and a command that resumes."""
 
-import os
 import re
-import sys
-import tempfile
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +16,6 @@ from benchmarks.timing.window_cheat_rows import (
     cheats_text,
     entry_of,
     exit_code,
-    graded_of,
     line_of,
     lines_of,
     problem_of,
@@ -29,11 +24,9 @@ from benchmarks.timing.window_cheat_rows import (
     write_problem,
 )
 from evaluator.catalog import find_problem, sized_source
-from evaluator.findings import Code, finding
 from evaluator.judge.clock.device_backend import CallSizes
 from evaluator.judge.setup import memory_plan
-from evaluator.records import Outcome, SizeName, Status
-from tests import cards
+from evaluator.records import SizeName, Status
 from tests.zoo.entries import ZOO
 
 FIRST = CHEATS[0]
@@ -97,36 +90,11 @@ def test_texts_and_problems_of_each_duration_load_and_have_windows(cheat, us, tm
         assert int(certain[1]) <= calls - max(calls // 4, 2) + 1
 
 
-def test_a_change_of_a_text_that_is_not_there_is_an_error():
-    with pytest.raises(ValueError, match="occurs 0 times"):
-        cheats_text(FIRST._replace(changes={5: ("no such text", "")}), 5)
-
-
 @pytest.mark.parametrize(
     ("taken_us", "rows"), [(5.0, 256), (6.4, 256), (10.0, 128), (2.5, 512), (0.0, 256), (5000.0, 64), (0.001, 1024)]
 )
 def test_a_problem_is_scaled_towards_its_duration_within_limits(taken_us, rows):
     assert SCALES["relu"].rescaled(5, SIZE, taken_us) == {**SIZE, "batch_size": rows}
-
-
-def test_a_knob_is_scaled_by_its_power_and_step():
-    scale = SCALES["two_linears"]
-    assert scale.rescaled(20, scale.guesses[20], 160.0)["size"] == 256
-    assert scale.rescaled(5, scale.guesses[5], 500.0)["size"] == 64
-
-
-def test_what_counts_of_an_outcome():
-    timing = cards.timing(0.010, 0.005, speedup=2.0)
-    shared = finding(Code.SHARED_WORK, "shared")
-    found = graded_of("a", 5, SIZE, Outcome(status=Status.CORRECT, timing=timing, findings=[shared]))
-    assert (found.status, found.speedup, found.call_us, found.findings) == (Status.CORRECT, 2.0, 5.0, ["T318"])
-    assert found.low_us == pytest.approx(timing.submission_low_ms * 1e3)
-    assert found.calls == "single calls"
-    reason = finding(Code.WRONG_VALUES, "wrong")
-    refused = graded_of("a", 5, SIZE, Outcome(status=Status.WRONG_RESULT, reason=reason))
-    assert (refused.code, refused.message, refused.error, refused.has_failed) == ("C405", "wrong", "", False)
-    broken = graded_of("a", 5, SIZE, Outcome(status=Status.INFRA_ERROR, reason=finding(Code.JUDGE_FAILED, "gone")))
-    assert (broken.error, broken.has_failed) == ("X602: gone", True)
 
 
 @pytest.mark.parametrize(("call_us", "code"), [(4.4, 1), (4.6, 0), (6.0, 0)])
@@ -140,29 +108,6 @@ def test_without_a_speedup_nothing_is_gained_and_the_code_says_why():
     found = line(call_us=1.0, speedup=None, findings=["S112", "T318", "T303"])
     assert found[:4] == (State.UNQUOTED, ["T318", "T303"], 0.0, "")
     assert exit_code([found]) == 0
-
-
-def test_a_refusal_for_another_reason_than_the_rows_own_is_not_complete():
-    pauses = next(cheat for cheat in CHEATS if cheat.row == "window-in-pauses")
-    refused = {"status": Status.WRONG_RESULT, "code": "C405", "call_us": None}
-    assert line(pauses, **refused)[:4] == (State.REFUSED, ["C405"], None, "")
-    other = line(**refused)
-    assert other.state is State.OTHER_REASON
-    assert exit_code([other]) == 3
-
-
-@pytest.mark.parametrize(
-    ("changes", "note"),
-    [
-        ({"error": "OSError: gone"}, "OSError: gone"),
-        ({"status": Status.RUNTIME_ERROR, "message": "no kernel"}, "runtime_error: no kernel"),
-        ({"call_us": None}, "correct, without a time"),
-    ],
-)
-def test_a_failure_is_no_refusal(changes, note):
-    found = line(**changes)
-    assert (found.state, found.note) == (State.FAILED, note)
-    assert exit_code([found]) == 3
 
 
 @pytest.mark.parametrize(
@@ -226,108 +171,3 @@ def test_a_failed_grade_is_reported_and_the_others_go_on_and_a_repeated_command_
     processes.asked = []
     assert command(output) == 0
     assert processes.asked == []
-
-
-def test_without_time_nothing_is_graded_and_the_table_says_so(processes, tmp_path):
-    assert command(tmp_path / "cheats.jsonl", "--seconds", "0") == 3
-    assert processes.asked == []
-    assert "0 of 27 lines are complete" in (tmp_path / "cheats.md").read_text()
-
-
-def test_only_some_cheats_are_graded_with_their_twins(processes, tmp_path):
-    command(tmp_path / "cheats.jsonl", "--only", "persistent")
-    assert processes.asked == [(us, ("twins/relu.py", "persistent kernel")) for us in DURATIONS_US]
-
-
-def test_a_line_that_was_cut_off_is_missing_and_the_next_is_not(tmp_path):
-    output = tmp_path / "cheats.jsonl"
-    window_cheats.write(output, graded("a"))
-    output.write_bytes(output.read_bytes() + b'{"name":"b","dur')
-    window_cheats.write(output, graded("c"))
-    assert [name for name, _ in window_cheats.read(output)] == ["a", "c"]
-
-
-class FakeJudge:
-    """Takes as long for a call as its problem's rows say, on a machine that is twice as slow as guessed."""
-
-    def __init__(self, *, windows=True):
-        self.windows = windows
-        self.sizes = []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def honest(self, entry):
-        constants = entry.problem().cases[SizeName.FULL].axes
-        self.sizes.append(constants["batch_size"])
-        call_ms = constants["batch_size"] / 256 * 0.010
-        side = cards.samples("submission", call_ms)
-        timing = replace(
-            cards.timing(call_ms, call_ms), submission=cards.in_windows(side, call_ms) if self.windows else side
-        )
-        return Outcome(status=Status.CORRECT, timing=timing)
-
-    def cheat(self, entry):
-        if entry.expected.evidence is not None or entry.expected.size is not SizeName.FULL:
-            raise AssertionError("the row was not changed")
-        return SimpleNamespace(outcome=self.honest(entry))
-
-
-def test_the_first_twin_scales_the_problem_for_the_cheats_and_for_later_processes(monkeypatch, tmp_path):
-    judge = FakeJudge()
-    monkeypatch.setattr(window_cheats, "Judge", lambda: judge)
-    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CUDA, tiny=False)
-    group = window_cheats.Group("relu", 5, ["twins/relu.py", FIRST.title])
-    window_cheats._grade_all(group, options)
-    assert judge.sizes == [256, 128, 128]
-    assert {each.constants["batch_size"] for each in window_cheats.read(options.output).values()} == {128}
-    judge.sizes.clear()
-    window_cheats._grade_all(group._replace(names=["persistent kernel"]), options)
-    assert judge.sizes == [128]
-
-
-def test_single_calls_scale_nothing(monkeypatch, tmp_path):
-    """A single call is known to 15 us."""
-    judge = FakeJudge(windows=False)
-    monkeypatch.setattr(window_cheats, "Judge", lambda: judge)
-    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CUDA, tiny=False)
-    window_cheats._grade_all(window_cheats.Group("relu", 5, ["twins/relu.py"]), options)
-    assert judge.sizes == [256]
-
-
-def test_an_error_ends_the_process_with_a_line(monkeypatch, tmp_path):
-    judge = FakeJudge()
-    judge.honest = lambda entry: 1 / 0
-    monkeypatch.setattr(window_cheats, "Judge", lambda: judge)
-    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CUDA, tiny=False)
-    window_cheats._grade_all(window_cheats.Group("relu", 5, ["twins/relu.py", FIRST.title]), options)
-    (found,) = window_cheats.lines_in(options.output)
-    assert found.error == "ZeroDivisionError: division by zero"
-
-
-@pytest.mark.parametrize("ending", ["default_int_handler", "SIG_IGN"])
-def test_a_process_does_not_outlive_its_turn(ending, monkeypatch):
-    monkeypatch.setattr(window_cheats, "_END_S", 0.2)
-    program = f"import signal, time; signal.signal(2, signal.{ending}); print(1, flush=True); time.sleep(60)"
-    with tempfile.TemporaryFile() as said:
-        started_s = time.monotonic()
-        with window_cheats._started([sys.executable, "-c", program], said) as process:
-            while not said.tell():
-                time.sleep(0.01)
-                said.seek(0, os.SEEK_END)
-        assert process.poll() is not None
-        assert time.monotonic() - started_s < 30
-
-
-@pytest.mark.parametrize(("limit_s", "words"), [(600.0, "the process ended with 1: "), (0.0, "no end after 0 s")])
-@pytest.mark.slow
-def test_how_a_process_ended_without_a_grade(limit_s, words, monkeypatch, tmp_path):
-    monkeypatch.setattr(window_cheats, "_GRADE_S", limit_s)
-    options = window_cheats.Options(tmp_path / "cheats.jsonl", window_cheats.DeviceKind.CPU, tiny=True)
-    unknown = window_cheats.Group("no_such_problem", 5, ["twins/relu.py"])
-    said = window_cheats._in_a_process(unknown, options, time.monotonic() + 600)
-    assert said.startswith(words)
-    assert ("KeyError: 'no_such_problem'" in said) is (limit_s > 0)
