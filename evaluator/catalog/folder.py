@@ -1,21 +1,18 @@
-"""The tables `[formats.inputs]` and `[formats.outputs]` of a problem.toml.
-
-Problem folders: `problem.toml`, read strictly, and `reference.py`, parsed but not run, checked for consistency.
-"""
+"""Problem folders: `problem.toml`, read strictly, and `reference.py`, parsed but not run, checked for consistency."""
 
 import hashlib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from enum import EnumMeta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from evaluator.catalog.formula import FormulaError, evaluate
 from evaluator.catalog.reference import ParsedReference, read_reference
+from evaluator.catalog.strict import Table, table
 from evaluator.catalog.text import Origin, decode, did_you_mean, one_of, read_bytes
 from evaluator.catalog.workload import WORKLOAD_FILE, check_constant, read_workload
 from evaluator.errors import ProblemError
@@ -100,30 +97,26 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of `problem.toml`."""
-
-
-class _Tolerance(_Table, frozen=True, kw_only=True):
+class _Tolerance(Table, frozen=True, kw_only=True):
     multiple: Positive | None = None
     floor: Positive | None = None
 
 
-class _Roofline(_Table, frozen=True, kw_only=True):
+class _Roofline(Table, frozen=True, kw_only=True):
     reason: Text
     read_bytes: Text | None = None
     written_bytes: Text | None = None
     flop: Text | None = None
 
 
-class _Formats(_Table, frozen=True, kw_only=True):
+class _Formats(Table, frozen=True, kw_only=True):
     """The `[formats.…]` tables: formats of few bits, by parameter of forward and by path of the output."""
 
     inputs: dict[str, Any] = {}
     outputs: dict[str, Any] = {}
 
 
-class Sizes(_Table, frozen=True, kw_only=True):
+class Sizes(Table, frozen=True, kw_only=True):
     """The `[sizes.…]` tables: constants of the reference, by name."""
 
     # Checked separately: msgspec's messages do not name the keys of a dict.
@@ -132,7 +125,7 @@ class Sizes(_Table, frozen=True, kw_only=True):
     awkward: dict[str, Any] | None = None
 
 
-class _Range(_Table, frozen=True, kw_only=True):
+class _Range(Table, frozen=True, kw_only=True):
     """A range of `[hidden]`."""
 
     min: Annotated[int, msgspec.Meta(ge=1)]
@@ -140,7 +133,7 @@ class _Range(_Table, frozen=True, kw_only=True):
     multiple_of: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
-class ProblemFile(_Table, frozen=True, kw_only=True):
+class ProblemFile(Table, frozen=True, kw_only=True):
     """A problem.toml, as it is written."""
 
     title: Text
@@ -160,25 +153,6 @@ class ProblemFile(_Table, frozen=True, kw_only=True):
     formats: _Formats = _Formats()
     hidden: dict[str, Any] = {}
     sizes: Sizes
-
-
-_RANGE = _Range.__struct_fields__
-_TABLES: Final[Mapping[str, type[_Table]]] = {
-    "": ProblemFile,
-    "tolerance": _Tolerance,
-    "roofline": _Roofline,
-    "formats": _Formats,
-    "sizes": Sizes,
-}
-_CHOICES: Final[Mapping[str, EnumMeta | tuple[int, ...]]] = {
-    "level": get_args(Level),
-    "precision": Precision,
-    "mode": Mode,
-    "layouts": Layout,
-    "weights": WeightsRule,
-    "l2": L2Rule,
-    "check": CheckRule,
-}
 
 
 def problem_name(folder: Path) -> str:
@@ -242,41 +216,20 @@ def read_folder(folder: Path, origin: Origin, found_in: Path | None = None) -> P
 
 def _decode_toml(text: str, path: Path) -> ProblemFile:
     try:
-        return msgspec.convert(tomllib.loads(text), ProblemFile)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProblemError(f"{path}: not TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise _explained(str(error), path) from error
-
-
-def _explained(complaint: str, path: Path) -> ProblemError:
-    """Convert msgspec's `what - at `$.where`` into an error that also lists the allowed values."""
-    reason, _, location = complaint.partition(" - at ")
-    key = location.strip("`").removeprefix("$").removeprefix(".")
-    match = re.search(r"(unknown|missing required) field `([^`]*)`", reason)
-    if match is not None:
-        fields = _TABLES[key].__struct_fields__
-        name = match[2]
-        full_key = f"{key}.{name}" if key else name
-        if match[1] == "unknown":
-            message = f"{path}: {full_key}: unknown key; {one_of(fields)}"
-            return ProblemError(message, hint=did_you_mean(name, fields))
-        return ProblemError(f"{path}: {full_key}: this key is required")
-    # Empty text is the only possible length error.
-    reason = "must not be empty" if "length" in reason else reason[:1].lower() + reason[1:]
-    if key in _CHOICES:
-        reason = f"{reason}; {one_of(_CHOICES[key])}"
-    return ProblemError(f"{path}: {key}: {reason}")
+    return table(document, ProblemFile, str(path))
 
 
 def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {SizeName.FULL: sizes.full, SizeName.SMALL: sizes.small}
     if sizes.awkward is not None:
         tables[SizeName.AWKWARD] = sizes.awkward
-    for size, table in tables.items():
-        for name, value in table.items():
+    for size, constants in tables.items():
+        for name, value in constants.items():
             check_constant(f"{path}: sizes.{size}.{name}", name, value, reference)
-        differing = sorted(sizes.full.keys() ^ table.keys())
+        differing = sorted(sizes.full.keys() ^ constants.keys())
         if differing:
             names = ", ".join(differing)
             raise ProblemError(
@@ -293,12 +246,9 @@ def _checked_sizes(sizes: Sizes, reference: ParsedReference, path: Path) -> dict
 def _checked_hidden(header: ProblemFile, reference: ParsedReference, path: Path) -> dict[str, AxisRange]:
     spans = [literal.span for literal in reference.constants.values()]
     ranges: dict[str, AxisRange] = {}
-    for name, table in header.hidden.items():
+    for name, declared in header.hidden.items():
         label = f"{path}: hidden.{name}"
-        try:
-            limits = msgspec.convert(table, _Range)
-        except msgspec.ValidationError as error:
-            raise ProblemError(f"{label}: {str(error)[:1].lower()}{str(error)[1:]}; {one_of(_RANGE)}") from error
+        limits = table(declared, _Range, str(path), f"hidden.{name}")
         check_constant(label, name, limits.min, reference)
         if spans.count(reference.constants[name].span) > 1:
             raise ProblemError(f"{label}: {name} shares its literal with another constant; write two literals")

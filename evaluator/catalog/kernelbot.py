@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from evaluator.catalog.definition import Workload
-from evaluator.catalog.reference import read_reference
+from evaluator.catalog.reference import parse, read_reference
 from evaluator.catalog.shapes import MOST_SHAPES, ShapesText, checked_constant, literal_defaults, workload_of
 from evaluator.catalog.strict import Table, label, parsed_yaml, table, usable_names
 from evaluator.catalog.text import decode, read_bytes
@@ -251,10 +251,7 @@ def _in_order(texts: Mapping[str, str], where: str) -> dict[str, str]:
 
 def _functions(text: str, where: str) -> tuple[dict[str, ast.FunctionDef], set[str]]:
     """Return the top-level functions of a reference, and all used names; the check counts as used if defined."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ProblemError(f"{where}: not Python: {error}") from error
+    tree = parse(text, where)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     missing = [name for name in (_INPUT, _KERNEL) if name not in functions]
     if missing:

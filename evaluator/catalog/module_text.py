@@ -1,13 +1,11 @@
-"""Values of `random` inputs, as expressions of PyTorch: SOL-ExecBench draws by dtype, and by the input's name.
-
-A variance drawn from a normal distribution would be negative, and a rotation by such cosines no rotation: its harness
-therefore chooses the distribution of a floating-point input by name and description
-(`core/bench/io.py` of NVIDIA/SOL-ExecBench). The same names have the same distributions here.
-
-A definition as a reference in KernelBench's form: the text of `run`, with Model and get_inputs.
+"""A definition as a reference in KernelBench's form: the text of `run`, with Model and get_inputs.
 
 The definition's text comes first, with its own line numbers. Axes that vary and scalars follow as constants, so that
 other workloads replace the literals.
+
+`random` inputs are drawn by dtype, and floating-point ones by name and description, as in SOL-ExecBench's harness
+(`core/bench/io.py` of NVIDIA/SOL-ExecBench): a variance drawn from a normal distribution would be negative, and a
+rotation by such cosines no rotation.
 """
 
 import ast
@@ -17,6 +15,7 @@ from typing import NamedTuple
 
 from evaluator.catalog.definition import Definition, DType, InputKind, InputSource, TensorSpec, WorkloadLine
 from evaluator.catalog.formula import one_line
+from evaluator.catalog.reference import parse
 from evaluator.errors import ProblemError
 
 _PLAIN = (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
@@ -86,11 +85,7 @@ _WEIGHT = r"weight\d*|.*(_weights?|_projs?|_weight_matrix)\d*"
 def random_value(name: str, spec: TensorSpec) -> str:
     """Return the expression of a random input, in names of axes. A Python number has `item()`."""
     shape = spec.shape or []
-    texts = {
-        "shape": shape_text(spec),
-        "dtype": f"torch.{spec.dtype}",
-        "columns": shape[-1] if shape else "1",
-    }
+    texts = {"shape": shape_text(spec), "dtype": f"torch.{spec.dtype}", "columns": shape[-1] if shape else "1"}
     drawn = _expression(name, spec, shape).format_map(texts)
     return f"{drawn}.item()" if spec.shape is None else drawn
 
@@ -118,19 +113,9 @@ def _expression(name: str, spec: TensorSpec, shape: list[str]) -> str:
 
 _RUN = "run"
 _MARK = "# From here on written by Warpgrade."
-_OWN = frozenset(
-    {
-        "torch",
-        "_run",
-        "_make_inputs",
-        "_folder",
-        "as_defined",
-        "ordered",
-        "empty_outputs",
-        "Model",
-        "get_inputs",
-        "get_init_inputs",
-    }
+_OWN = (
+    *("torch", "_run", "_make_inputs", "_folder", "as_defined", "ordered", "empty_outputs"),
+    *("Model", "get_inputs", "get_init_inputs"),
 )
 """Names of the text below the definition's."""
 
@@ -142,7 +127,7 @@ def module_text(definition: Definition, line: WorkloadLine, folder: str, where: 
         ProblemError: the definition's text is not Python, defines no `run`, or needs a name of its own for something
             else.
     """
-    tree = _parsed(definition.reference, where)
+    tree = parse(definition.reference, f"{where}: reference")
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for needed in filter(None, (_RUN, definition.entrypoint)):
         if needed not in defined:
@@ -153,15 +138,6 @@ def module_text(definition: Definition, line: WorkloadLine, folder: str, where: 
         raise ProblemError(f"{where}: {taken[0]!r} is a name that Warpgrade adds to the reference: rename it")
     own = "\n".join(_own_lines(definition, line, folder))
     return f"{_without_main(definition.reference, tree)}\n\n{_MARK}\n{own}\n"
-
-
-def _parsed(text: str, where: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except SyntaxError as error:
-        raise ProblemError(f"{where}: reference: line {error.lineno or 0}: not Python: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ProblemError(f"{where}: reference: not Python: {error}") from error
 
 
 def _without_main(text: str, tree: ast.Module) -> str:

@@ -145,7 +145,7 @@ def read_reference(source: str, where: str) -> ParsedReference:
     Raises:
         ProblemError: the text is not Python, or `Model`, `get_inputs` or `get_init_inputs` is missing.
     """
-    tree = _parse(source, where)
+    tree = parse(source, where)
     bound = Counter(_bound_names(tree))
     missing = [name for name in REQUIRED_NAMES if name not in bound]
     if missing:
@@ -196,7 +196,8 @@ def with_constants(source: str, values: Mapping[str, Constant], where: str) -> s
     return b"".join(lines).decode()
 
 
-def _parse(source: str, where: str) -> ast.Module:
+def parse(source: str, where: str) -> ast.Module:
+    """Return the syntax tree of a text. Raises ProblemError, with the line, if the text is not Python."""
     try:
         with warnings.catch_warnings():
             # An invalid escape in a docstring does not concern a listing.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from evaluator.catalog.text import did_you_mean, one_of
 from evaluator.errors import ProblemError
 from evaluator.text import one_line
 
@@ -18,7 +19,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An object of a JSON file, without unknown keys."""
+    """An object of a file in JSON, YAML or TOML, without unknown keys."""
 
 
 def parsed(text: str, where: str) -> Any:
@@ -46,7 +47,7 @@ def parsed_yaml(text: str, where: str) -> Any:
 
 
 def table(value: object, kind: type[_T], where: str, key: str = "") -> _T:
-    """Return a JSON object as a record; `key` is the place in the file, or empty for the whole file.
+    """Return an object as a record; `key` is the place in the file, or empty for the whole file.
 
     Raises:
         ProblemError: a key is unknown, missing, or has another type.
@@ -58,23 +59,36 @@ def table(value: object, kind: type[_T], where: str, key: str = "") -> _T:
 
 
 def _explained(complaint: str, kind: type[msgspec.Struct], where: str, key: str) -> ProblemError:
+    """Convert msgspec's `what - at `$.where`` into an error that also lists the allowed values."""
     reason, _, location = complaint.partition(" - at ")
     inner = location.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
     match = _FIELD.search(reason)
+    types = _types_at(kind, inner)
     if match is None:
-        hint = get_type_hints(kind).get(inner.partition(".")[0])
-        kinds: list[Any] = [each for each in (hint, *get_args(hint)) if isinstance(each, EnumMeta)]
-        values = [str(value) for each in kinds for value in each]
-        allowed = f"; allowed: {', '.join(values)}" if values else ""
-        return ProblemError(f"{where}: {label(key, inner)}: {reason[:1].lower()}{reason[1:]}{allowed}")
-    name, fields = match["name"][:_LONGEST], kind.__struct_fields__
+        values = [each for each in types if isinstance(each, int)]
+        values += [value for each in types if isinstance(each, EnumMeta) for value in each]
+        allowed = f"; {one_of(values)}" if values else ""
+        reason = "must not be empty" if reason.endswith("length >= 1") else f"{reason[:1].lower()}{reason[1:]}"
+        return ProblemError(f"{where}: {label(key, inner)}: {reason}{allowed}")
+    name = match["name"][:_LONGEST]
     if match["kind"] == "unknown":
-        message = f"{where}: {label(key, inner, name)}: unknown key; allowed: {', '.join(fields)}"
-        import difflib  # Only a misspelt key needs it.
-
-        similar = difflib.get_close_matches(name, fields, n=1)
-        return ProblemError(message, hint=f"did you mean {similar[0]}?" if similar else "")
+        fields = next(each.__struct_fields__ for each in types if _is_struct(each))
+        message = f"{where}: {label(key, inner, name)}: unknown key; {one_of(fields)}"
+        return ProblemError(message, hint=did_you_mean(name, fields))
     return ProblemError(f"{where}: {label(key, inner, name)}: this key is required")
+
+
+def _types_at(kind: type[msgspec.Struct], place: str) -> list[Any]:
+    """Return the type at a place such as `sizes.full`, then its parts: types of a union, values of a Literal."""
+    types: list[Any] = [kind]
+    for name in filter(None, re.sub(r"\[\w*\]", "", place).split(".")):
+        hints = next((get_type_hints(each) for each in types if _is_struct(each)), {})
+        types = [hints.get(name), *get_args(hints.get(name))]
+    return types
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def usable_names(names: Iterable[str], where: str) -> None:

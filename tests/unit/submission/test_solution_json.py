@@ -83,7 +83,7 @@ def with_spec(**changed):
     ("changed", "message"),
     [
         ({"score": 1}, "solution.json: score: unknown key; allowed: name, definition"),
-        ({"name": ""}, "solution.json: name: expected `str` of length >= 1"),
+        ({"name": ""}, "solution.json: name: must not be empty"),
         (with_spec(entry="a"), "solution.json: spec.entry: unknown key; allowed: entry_point"),
         (with_spec(entry_point="main.py"), "the form is 'file.py::function'"),
         (with_spec(entry_point="main.py::a; b"), "the form is 'file.py::function'"),
