@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,7 +113,7 @@ def find_problem(name: str, folder: Path | None = None) -> Problem:
     at_path = _location_at(Path(name))
     if at_path is not None:
         return at_path.read()
-    if "/" in name and _is_folder(Path(name)):
+    if "/" in name and os.path.isdir(name):  # noqa: PTH112 - of any text
         raise no_problem(Path(name), REFERENCE_FILE)
     if broken:
         raise broken[0]
@@ -176,40 +176,34 @@ def _locations(folder: Path | None) -> _Found:
         ) from error
     # An installer may have linked the shipped problems.
     found_in = None if folder is None else top
-    locations = [_Location(child.name, child, origin, found_in) for child in children if _is_problem_folder(child)]
-    definitions = [each for each in children if _is_definition(each)]
-    locations += [_Location(_stem(each, top), each, Origin.DEFINITION, found_in) for each in definitions]
     files = kernelbench.problem_files(top)
-    locations += [_Location(kernelbench.problem_name(file), file, Origin.KERNELBENCH, found_in) for file in files]
+    nested = _Nested([], [], is_cut=False) if folder is None else _nested_problems(folder)
+    locations = [
+        _Location(_stem(path, top), path, kind, found_in)
+        for path in (*children, *nested.paths)
+        if (kind := _kind(path, origin)) is not None
+    ]
+    known = set(files)
+    numbered = [path for path in nested.numbered if path not in known]
+    counts = Counter(kernelbench.problem_name(file) for file in (*files, *numbered))
+    for file in (*files, *numbered):
+        name = kernelbench.problem_name(file)
+        name = name if counts[name] == 1 or file in known else _stem(file, top)
+        locations.append(_Location(name, file, Origin.KERNELBENCH, found_in))
     broken = []
-    if folder is not None:
-        nested = _nested_problems(folder)
-        known = set(files)
-        folders = [(path, Origin.DEFINITION if _is_definition(path) else Origin.FOLDER) for path in nested.folders] + [
-            (path, Origin.DEFINITION) for path in nested.definitions
-        ]
-        locations += [_Location(_stem(path, top), path, kind, folder) for path, kind in folders]
-        numbered = [path for path in nested.numbered if path not in known]
-        counts = Counter(kernelbench.problem_name(file) for file in (*files, *numbered))
-        for file in numbered:
-            name = kernelbench.problem_name(file)
-            locations.append(
-                _Location(name if counts[name] == 1 else _stem(file, top), file, Origin.KERNELBENCH, folder)
-            )
-        if nested.is_cut:
-            message = f"{folder}: only its first {_MOST_ENTRIES} files and folders were searched for problems"
-            broken.append(ProblemError(message, hint="name a folder nearer to the problems"))
+    if nested.is_cut:
+        message = f"{top}: only its first {_MOST_ENTRIES} files and folders were searched for problems"
+        broken.append(ProblemError(message, hint="name a folder nearer to the problems"))
     return _Found(sorted(locations, key=lambda location: natural(location.name)), broken)
 
 
 class _Nested(NamedTuple):
-    """Problems below a folder: folders, definitions of FlashInfer-Trace, and numbered files of KernelBench's levels.
+    """Problems below a folder: `paths` of folders and of FlashInfer-Trace's definitions, numbered files of KernelBench.
 
     `is_cut`: the search ended at its limit, and problems may be missing.
     """
 
-    folders: list[Path]
-    definitions: list[Path]
+    paths: list[Path]
     numbered: list[Path]
     is_cut: bool
 
@@ -220,7 +214,7 @@ def _nested_problems(top: Path) -> _Nested:
     A folder of a problem is not searched, nor is a link or a hidden folder. A `reference.py` alone marks no problem:
     any tree may have one.
     """
-    found = _Nested([], [], [], is_cut=False)
+    found = _Nested([], [], is_cut=False)
     seen = 0
     pending = deque([(top, 0)])
     while pending:
@@ -231,16 +225,17 @@ def _nested_problems(top: Path) -> _Nested:
             return found._replace(is_cut=True)
         if depth and _has_problem({entry.name for entry in entries}):
             if depth > 1:
-                found.folders.append(folder)
+                found.paths.append(folder)
             continue
         if depth and depth < _DEEPEST:
             files = [folder / entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
             if "definitions" in (top.name, *folder.relative_to(top).parts):
-                found.definitions.extend(file for file in files if file.suffix == ".json")
+                found.paths.extend(file for file in files if file.suffix == ".json")
             if level_of(folder) is not None:
                 found.numbered.extend(file for file in files if is_numbered(file))
         if depth < _DEEPEST:
-            pending.extend((folder / entry.name, depth + 1) for entry in _to_search(entries))
+            inner = (each for each in entries if not each.name.startswith(".") and each.is_dir(follow_symlinks=False))
+            pending.extend((folder / entry.name, depth + 1) for entry in inner)
     return found
 
 
@@ -264,60 +259,32 @@ def _has_problem(names: set[str]) -> bool:
     return PROBLEM_FILE in names or DEFINITION_FILE in names or with_reference
 
 
-def _to_search(entries: list["os.DirEntry[str]"]) -> Iterator["os.DirEntry[str]"]:
-    return (entry for entry in entries if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False))
-
-
 def _stem(path: Path, top: Path) -> str:
     """Return the path below `top` as a name, of a file without the ending."""
     return (path.relative_to(top) if path.is_dir() else path.relative_to(top).with_suffix("")).as_posix()
 
 
-def _is_problem_folder(path: Path) -> bool:
-    # A single file marks a problem; the absence of the other is reported later. The same holds for a file of another
-    # kind, such as a dangling link.
-    return _is_there(path / PROBLEM_FILE) or (_is_there(path / REFERENCE_FILE) and not _is_definition(path))
+def _kind(path: Path, of_folders: Origin) -> Origin | None:
+    """Return the kind of the problem at a path that is no file of KernelBench; None without a problem.
 
-
-def _is_definition(path: Path) -> bool:
-    try:
-        return (is_definition(path) or has_shapes(path)) and not _is_there(path / PROBLEM_FILE)
-    except (OSError, ValueError):
-        return False
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        path.lstat()
-    except (OSError, ValueError):
-        # The name is too long or contains a NUL, or the folder may not be entered.
-        return False
-    return True
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+    A single file marks a problem; the absence of the other is reported later. The same holds for a file of another
+    kind, such as a dangling link.
+    """
+    if os.path.lexists(path / PROBLEM_FILE):
+        return of_folders
+    if is_definition(path) or has_shapes(path):
+        return Origin.DEFINITION
+    return of_folders if os.path.lexists(path / REFERENCE_FILE) else None
 
 
 def _location_at(path: Path) -> _Location | None:
-    if path.suffix == ".py" and _is_file(path):
+    # Functions of os.path: a name may be too long or contain a NUL, and a folder may be closed.
+    if path.suffix == ".py" and os.path.isfile(path):  # noqa: PTH113
         return _Location(kernelbench.problem_name(path), path, Origin.KERNELBENCH, None)
-    if _is_problem_folder(path):
-        return _Location(problem_name(path), path, Origin.FOLDER, path)
-    if _is_definition(path):
-        name = problem_name(path if path.is_dir() else path.with_suffix(""))
-        return _Location(name, path, Origin.DEFINITION, path if path.is_dir() else None)
-    return None
+    if (kind := _kind(path, Origin.FOLDER)) is None:
+        return None
+    is_folder = path.is_dir()
+    return _Location(problem_name(path if is_folder else path.with_suffix("")), path, kind, path if is_folder else None)
 
 
 def names_of(problem: Problem) -> tuple[str, ...]:
@@ -349,7 +316,7 @@ def _nearest(name: str, locations: list[_Location]) -> list[str]:
 
 
 def _resembling(name: str, names: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the full names whose name resembles `name`, from pairs of a name and its full name."""
+    """Return the full names whose name resembles `name`, ignoring case, from pairs of a name and its full name."""
     import difflib
 
     spelled = {called.lower(): full for called, full in names}

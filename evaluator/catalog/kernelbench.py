@@ -17,7 +17,7 @@ from evaluator.catalog.reference import REQUIRED_NAMES, ParsedReference, read_re
 from evaluator.catalog.strict import Table, parsed, table
 from evaluator.catalog.text import MAX_FILE_BYTES, Origin, decode, read_bytes
 from evaluator.errors import ProblemError
-from evaluator.records import Case, Constant, Mode, Precision, Problem, Sha256, SizeName, ToleranceOverride, cases_of
+from evaluator.records import Case, Constant, Problem, Sha256, SizeName, cases_of
 
 _SIZES_FILE = Path(__file__).resolve().parent.parent / "kernelbench_sizes.json"
 _LEVEL_FOLDER = re.compile(r"level([0-9]{1,9})")
@@ -40,11 +40,8 @@ class SmallSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     small: dict[str, Constant]
 
 
-SmallSizes = Mapping[Sha256, SmallSize]
-
-
 @cache
-def shipped_small_sizes() -> SmallSizes:
+def shipped_small_sizes() -> Mapping[Sha256, SmallSize]:
     """Read the shipped table of small sizes, keyed by the sha256 of the file."""
     return msgspec.json.decode(_SIZES_FILE.read_bytes(), type=dict[Sha256, SmallSize])
 
@@ -110,21 +107,13 @@ def looks_like_one(name: str) -> bool:
     return _NUMBERED_NAME.fullmatch(name.removesuffix(".py")) is not None
 
 
-def read_file(file: Path, small_sizes: SmallSizes | None = None, found_in: Path | None = None) -> Problem:
-    """Read a problem in KernelBench's form. The constants in the file are the full size.
-
-    Args:
-        file: the file; its level is 0 if the folder names none.
-        small_sizes: replaces the shipped table.
-        found_in: passed to `read_bytes`.
+def read_file(file: Path, found_in: Path | None = None) -> Problem:
+    """Read a problem in KernelBench's form; the level is 0 if the folder names none. `found_in` is for `read_bytes`.
 
     Raises:
         ProblemError: the file cannot be read, or lacks `Model`, `get_inputs` or `get_init_inputs`.
     """
-    data = read_bytes(file, found_in)
-    level = level_of(file.parent) or _NO_LEVEL
-    names = _Names(problem_name(file), _title(file.stem), level, str(file))
-    return _problem(names, data, shipped_small_sizes() if small_sizes is None else small_sizes)
+    return problem_of(problem_name(file), level_of(file.parent) or _NO_LEVEL, str(file), read_bytes(file, found_in))
 
 
 def read_text(source: str, name: str) -> Problem:
@@ -140,45 +129,29 @@ def read_text(source: str, name: str) -> Problem:
     data = source.encode("utf-8", "surrogatepass")
     if len(data) > MAX_FILE_BYTES:
         raise ProblemError(f"the text of {name} is larger than {MAX_FILE_BYTES >> 20} MiB, the limit for a problem")
-    return _problem(_Names(name, _title(name), _NO_LEVEL, f"<problem {name}>"), data, shipped_small_sizes())
+    return problem_of(name, _NO_LEVEL, f"<problem {name}>", data)
 
 
 def problem_of(name: str, level: int, path: str, data: bytes) -> Problem:
-    """Return the problem in the bytes of a text, with the shipped sizes of a known file. `path` is for messages."""
-    return _problem(_Names(name, _title(name.rpartition("/")[2]), level, path), data, shipped_small_sizes())
+    """Return the problem in the bytes of a text, with the shipped small size of a known file. `path` is for messages.
 
-
-class _Names(NamedTuple):
-    name: str
-    title: str
-    level: int
-    path: str
-
-
-def _problem(names: _Names, data: bytes, small_sizes: SmallSizes) -> Problem:
-    source = decode(data, names.path)
-    reference = read_reference(source, names.path)
+    The constants in the text are the full size.
+    """
+    source = decode(data, path)
+    reference = read_reference(source, path)
     sha256 = hashlib.sha256(data).hexdigest()
+    stem = name.rpartition("/")[2]
     return Problem(
-        name=names.name,
-        title=names.title,
-        level=names.level,
+        name=name,
+        title=" ".join(re.sub(r"^\d+_", "", stem).replace("_", " ").split()) or stem,
+        level=level,
         description=" ".join(reference.docstring.partition("\n\n")[0].split()),
         origin=Origin.KERNELBENCH,
-        path=names.path,
+        path=path,
         source=source,
         sha256=sha256,
-        cases=_cases(reference, small_sizes.get(sha256), names.path),
-        precision=Precision.FP32,
-        mode=Mode.TRAIN,
-        backward=False,
-        tolerance=ToleranceOverride(),
-        split={},
+        cases=_cases(reference, shipped_small_sizes().get(sha256), path),
     )
-
-
-def _title(stem: str) -> str:
-    return " ".join(re.sub(r"^\d+_", "", stem).replace("_", " ").split()) or stem
 
 
 def _cases(reference: ParsedReference, small: SmallSize | None, path: str) -> dict[str, Case]:

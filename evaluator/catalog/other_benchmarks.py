@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from evaluator.catalog.definition import Definition, DType, Workload, read_definition, read_workloads
+from evaluator.catalog.folder import REFERENCE_FILE, problem_name
 from evaluator.catalog.kernelbot import TASK_FILE, read_task
 from evaluator.catalog.module_text import module_text
 from evaluator.catalog.reference import module_literals, read_reference
@@ -41,22 +42,19 @@ from evaluator.records import (
     ElementFormat,
     Formats,
     MatchedRatio,
-    Mode,
     Precision,
     Problem,
     SizeName,
-    ToleranceOverride,
 )
 
 DEFINITION_FILE = "definition.json"
 _CASE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
-_NO_LEVEL = 0
 
 
 def is_definition(path: Path) -> bool:
     """Return whether a path names a folder with a definition, or a definition of FlashInfer-Trace."""
     if path.suffix == ".json":
-        return "definitions" in path.parts[:-1] and path.is_file()
+        return "definitions" in path.parts[:-1] and os.path.isfile(path)  # noqa: PTH113 - the name may be too long
     return os.path.lexists(path / DEFINITION_FILE)
 
 
@@ -82,11 +80,10 @@ def read_definition_problem(path: Path, found_in: Path | None = None) -> Problem
     source = module_text(definition, lines[0], str(file.parent), str(file))
     workloads = [line.workload for line in lines]
     _check_constants(source, workloads[0], str(file))
-    folder = path if path.is_dir() else path.with_suffix("")
     return Problem(
-        name=folder.name if folder.name not in {"", ".."} else folder.resolve().name,
+        name=problem_name(path if path.is_dir() else path.with_suffix("")),
         title=definition.name,
-        level=_NO_LEVEL,
+        level=0,
         description=definition.description,
         origin=Origin.DEFINITION,
         path=str(path),
@@ -94,10 +91,6 @@ def read_definition_problem(path: Path, found_in: Path | None = None) -> Problem
         sha256=hashlib.sha256(data + workload_data).hexdigest(),
         cases=cases_from(workloads),
         precision=_precision(definition),
-        mode=Mode.TRAIN,
-        backward=False,
-        tolerance=ToleranceOverride(),
-        split={},
         formats=_formats(definition),
         benchmark=BenchmarkRule.FLASHINFER_BENCH if lines[0].is_trace else BenchmarkRule.SOL_EXECBENCH,
     )
@@ -151,7 +144,6 @@ def _case(name: str, workload: Workload) -> Case:
     return Case(name=name, axes=workload.axes, weight=workload.weight, uuid=workload.uuid, tolerance=tolerance)
 
 
-REFERENCE_FILE = "reference.py"
 _OF_KERNELBENCH_COM = "shapes.py"
 _OF_ATREX = "shapes.json"
 SHAPES_FILES = (_OF_KERNELBENCH_COM, _OF_ATREX, TASK_FILE)
@@ -181,7 +173,7 @@ def read_shapes_problem(folder: Path, found_in: Path | None = None) -> Problem:
     text = next(read for file, read in readers.items() if os.path.lexists(folder / file))(folder, found_in)
     reference = read_reference(text.source, str(folder / REFERENCE_FILE))
     return Problem(
-        name=folder.name if folder.name not in {"", ".."} else folder.resolve().name,
+        name=problem_name(folder),
         title=folder.resolve().name.replace("_", " "),
         level=0,
         description=" ".join((text.description or reference.docstring).partition("\n\n")[0].split()),
@@ -191,10 +183,6 @@ def read_shapes_problem(folder: Path, found_in: Path | None = None) -> Problem:
         sha256=hashlib.sha256(text.data).hexdigest(),
         cases=cases_from(text.workloads),
         precision=text.precision,
-        mode=Mode.TRAIN,
-        backward=False,
-        tolerance=ToleranceOverride(),
-        split={},
         check=text.check,
         benchmark=text.benchmark,
     )
@@ -215,11 +203,8 @@ def _kernelbench_com(folder: Path, found_in: Path | None) -> ShapesText:
                 raise ProblemError(f"{where}: {name} is no constant of {REFERENCE_FILE}; {one_of(constants)}")
         workloads.append(workload_of(str(number), {names[name]: value for name, value in shape.items()}))
     settings = folder / "problem.yaml"
-    said = (
-        parsed_yaml(decode(read_bytes(settings, found_in), settings), str(settings))
-        if os.path.lexists(settings)
-        else {}
-    )
+    has_settings = os.path.lexists(settings)
+    said = parsed_yaml(decode(read_bytes(settings, found_in), settings), str(settings)) if has_settings else {}
     last_word = _LAST_WORD.search(str(said.get("precision") if isinstance(said, dict) else ""))
     precision = _PRECISIONS.get(last_word[0] if last_word else "", Precision.FP32)
     return ShapesText(source, workloads, precision, BenchmarkRule.KERNELBENCH, data + shapes_data)
@@ -272,15 +257,10 @@ def _atrex(folder: Path, found_in: Path | None) -> ShapesText:
     defaults = _defaults(reference)
     workloads = []
     for name, shape in given.items():
-        values = {**defaults, **(shape.init_kwargs or {})}
-        axes = {
-            f"init_{key}": checked_constant(values.get(key), f"{where}: {label(name, 'init_kwargs', key)}")
-            for key in init
-        }
-        values = shape.input_kwargs or {}
-        axes |= {
-            key: checked_constant(values.get(key), f"{where}: {label(name, 'input_kwargs', key)}") for key in inner
-        }
+        values = {**defaults, **(shape.init_kwargs or {})}, shape.input_kwargs or {}
+        at = f"{where}: {label(name, 'init_kwargs')}", f"{where}: {label(name, 'input_kwargs')}"
+        axes = {f"init_{key}": checked_constant(values[0].get(key), f"{at[0]}.{key}") for key in init}
+        axes |= {key: checked_constant(values[1].get(key), f"{at[1]}.{key}") for key in inner}
         facts = metadata.get("shapes", {}).get(name)
         count = facts.get("call_count") if isinstance(facts, dict) else None
         weight = float(count) if isinstance(count, int) and count > 0 else 1.0

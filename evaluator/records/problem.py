@@ -149,11 +149,11 @@ class Problem(Record, frozen=True):
     source: str
     sha256: Sha256
     cases: dict[CaseName, Case]
-    precision: Precision
-    mode: Mode
-    backward: bool
-    tolerance: ToleranceOverride
-    split: dict[str, int]
+    precision: Precision = Precision.FP32
+    mode: Mode = Mode.TRAIN
+    backward: bool = False
+    tolerance: ToleranceOverride = ToleranceOverride()
+    split: dict[str, int] = {}
     roofline: RooflineOverride | None = None
     profiles: dict[Profile, str | bool] = {}
     layouts: list[Layout] = []
