@@ -1,7 +1,7 @@
 """Check `evaluator/kernelbench_sizes.json` against a checkout of KernelBench: run every file at its small size.
 
 No dimension may be one there that is larger at full size: a kernel that sums or broadcasts along the wrong one would be
-right. Shapes of both sizes come from the meta device (`evaluator/sizes/degenerate.py`).
+right. Shapes of both sizes come from the meta device.
 
     python -m benchmarks.verdicts.kernelbench_sizes path/to/KernelBench
 
@@ -10,20 +10,26 @@ The exit status is 0 when every file of levels 1 to 3 is in the table and ran wi
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from evaluator.catalog import list_problems, sized_source
+from evaluator.problem_code import CudaMeans
+from evaluator.protocol import model_call
 from evaluator.records import Problem, SizeName
-from evaluator.sizes.degenerate import degenerate
+from evaluator.roofline.work_count import arguments, on_meta, registered
+from evaluator.sizes.degenerate import FILE, Degenerate, Operation, Operations, made_one
 
 LEVELS = (1, 2, 3)
 THREADS = 1  # more would make the seconds depend on who else uses the machine
@@ -56,8 +62,6 @@ class Row(NamedTuple):
 
 def run_source(source: str, *, double: bool) -> Run:
     """Execute a reference and call its `Model` once."""
-    import torch
-
     warnings.simplefilter("ignore")  # a file's warnings are its author's
     torch.set_num_threads(THREADS)
     torch.manual_seed(WEIGHT_SEED)
@@ -123,13 +127,48 @@ def check(problem: Problem, context: ForkServerContext, *, double: bool) -> Row:
     return Row(problem.name, run, ", ".join([*misses, *degenerate_misses(problem)]))
 
 
+def degenerate(problem: Problem, sizes: Iterable[SizeName] = (SizeName.SMALL,)) -> list[Degenerate]:
+    """Return the dimensions that are 1 at one of `sizes` and larger at full size.
+
+    Each is listed once for a size, in the order of the operations.
+
+    Raises:
+        ProblemError: the problem lacks one of the sizes.
+        Exception: raised by the reference on the meta device.
+    """
+    full = _run(sized_source(problem, SizeName.FULL))
+    return [entry for size in sizes for entry in made_one(_run(sized_source(problem, size)), full)]
+
+
+def _run(source: str) -> list[Operation]:
+    try:
+        return _operations(source, torch.device("meta"))
+    except RuntimeError:  # The constructor needs values, for example of a schedule.
+        return _operations(source, torch.device("cpu"))
+
+
+def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
+    with contextlib.redirect_stdout(sys.stderr), registered() as module, torch.no_grad():
+        exec(compile(source, FILE, "exec"), module.__dict__)
+        names = module.__dict__
+        with constructed_on:
+            init_args, init_kwargs = arguments(names["get_init_inputs"])
+            model = names["Model"](*init_args, **init_kwargs).to("meta")
+        with torch.device("meta"), CudaMeans(torch.device("meta")):
+            args, kwargs = (on_meta(values) for values in arguments(names["get_inputs"]))
+            recorder = Operations()
+            with recorder:
+                model_call.forward(model, args, kwargs)
+        return recorder.operations
+
+
 def degenerate_misses(problem: Problem) -> list[str]:
     """Say which dimensions the small size makes one, the first of them alone."""
     try:
         found = degenerate(problem)
     except Exception as error:  # noqa: BLE001 - an exception of a file is its result
         return [f"no shapes: {type(error).__name__}: {str(error).partition(chr(10))[0]}"]
-    return [f"{len(found)} dimensions of one, first at {found[0]}"] if found else []
+    return [f"{len(found)} dimensions of one, first at line {found[0].line}: {found[0]}"] if found else []
 
 
 def check_all(folder: Path, *, double: bool) -> Iterator[Row]:

@@ -1,26 +1,20 @@
 """Dimensions reduced to 1 by a small size: a kernel that sums or broadcasts along the wrong dimension is then correct.
 
-A reference runs at both sizes on the meta device, and the shapes of each operation are compared. Only dimensions larger
+The shapes of each operation at both sizes are compared. Only dimensions larger
 at full size count: a dimension of 1 at both sizes belongs to the problem.
 """
 
-import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 
-from evaluator.catalog import sized_source
-from evaluator.problem_code import CudaMeans
-from evaluator.protocol import model_call
 from evaluator.protocol.operations import OperationMode
 from evaluator.protocol.pytree import tensors_of
-from evaluator.records import Problem, SizeName
-from evaluator.roofline.work_count import arguments, on_meta, registered
 
 FILE = "reference.py"
 """File name under which a reference is compiled, used to find the line of an operation."""
@@ -39,10 +33,6 @@ class Degenerate(NamedTuple):
     tensor: int
     dimension: int
     full: int | None
-
-    def __str__(self) -> str:
-        full = "full size unknown" if self.full is None else self.full
-        return f"line {self.line}, {self.operation}: tensor {self.tensor}, dimension {self.dimension} ({full})"
 
 
 class TooLarge(MemoryError):
@@ -88,19 +78,6 @@ class Operations(OperationMode):
 def _shape(tensor: torch.Tensor) -> _Shape:
     """Return the shape of a tensor; a nested tensor has none."""
     return () if tensor.is_nested else tuple(tensor.shape)
-
-
-def degenerate(problem: Problem, sizes: Iterable[SizeName] = (SizeName.SMALL,)) -> list[Degenerate]:
-    """Return the dimensions that are 1 at one of `sizes` and larger at full size.
-
-    Each is listed once for a size, in the order of the operations.
-
-    Raises:
-        ProblemError: the problem lacks one of the sizes.
-        Exception: raised by the reference on the meta device.
-    """
-    full = _run(sized_source(problem, SizeName.FULL))
-    return [entry for size in sizes for entry in made_one(_run(sized_source(problem, size)), full)]
 
 
 def made_one(small: Sequence[Operation], full: Sequence[Operation] | None) -> list[Degenerate]:
@@ -155,28 +132,6 @@ def _pairs(small: list[Operation], full: list[Operation]) -> Iterator[tuple[Oper
     return itertools.chain(
         zip(small[:ends], full[:ends], strict=False), zip(small[: -ends - 1 : -1], full[: -ends - 1 : -1], strict=False)
     )
-
-
-def _run(source: str) -> list[Operation]:
-    try:
-        return _operations(source, torch.device("meta"))
-    except RuntimeError:  # The constructor needs values, for example of a schedule.
-        return _operations(source, torch.device("cpu"))
-
-
-def _operations(source: str, constructed_on: torch.device) -> list[Operation]:
-    with contextlib.redirect_stdout(sys.stderr), registered() as module, torch.no_grad():
-        exec(compile(source, FILE, "exec"), module.__dict__)  # noqa: S102 - the author's own code
-        names = module.__dict__
-        with constructed_on:
-            init_args, init_kwargs = arguments(names["get_init_inputs"])
-            model = names["Model"](*init_args, **init_kwargs).to("meta")
-        with torch.device("meta"), CudaMeans(torch.device("meta")):
-            args, kwargs = (on_meta(values) for values in arguments(names["get_inputs"]))
-            recorder = Operations()
-            with recorder:
-                model_call.forward(model, args, kwargs)
-        return recorder.operations
 
 
 def _line() -> int:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.catalog import list_problems
+from benchmarks.verdicts.kernelbench_sizes import degenerate
+from evaluator.catalog import kernelbench, list_problems
 from evaluator.catalog.kernelbench import SmallSize, read_file
 from evaluator.catalog.reference import sized_source
 from evaluator.records import SizeName
-from evaluator.sizes.degenerate import Operation, Operations, degenerate, made_one
+from evaluator.sizes.degenerate import Operation, Operations, made_one
 
 CHECKOUT_VARIABLE = "WARPGRADE_KERNELBENCH"
 MENDED = [
@@ -50,12 +51,17 @@ def get_init_inputs():
 """
 
 
-def made(folder, small, forward, init="pass"):
-    """A file in KernelBench's form with a small size of its own."""
-    file = folder / "1_Made.py"
-    file.write_text(SOURCE.format(forward=forward, init=init))
-    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    return read_file(file, {sha256: SmallSize("1_Made", small)})
+@pytest.fixture
+def made(monkeypatch):
+    """Make a problem in KernelBench's form with a small size of its own."""
+
+    def make(small, forward, init="pass"):
+        text = SOURCE.format(forward=forward, init=init)
+        sizes = {hashlib.sha256(text.encode()).hexdigest(): SmallSize("made", small)}
+        monkeypatch.setattr(kernelbench, "shipped_small_sizes", lambda: sizes)
+        return kernelbench.read_text(text, "made")
+
+    return make
 
 
 DEGENERATE = {
@@ -82,8 +88,8 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize(("small", "forward", "init"), DEGENERATE.values(), ids=DEGENERATE)
-def test_a_dimension_that_only_the_small_size_makes_one_is_found(tmp_path, small, forward, init):
-    assert degenerate(made(tmp_path, small, forward, init))
+def test_a_dimension_that_only_the_small_size_makes_one_is_found(made, small, forward, init):
+    assert degenerate(made(small, forward, init))
 
 
 HONEST = {
@@ -96,13 +102,12 @@ HONEST = {
 
 
 @pytest.mark.parametrize(("small", "forward", "init"), HONEST.values(), ids=HONEST)
-def test_others_are_not(tmp_path, small, forward, init):
-    assert degenerate(made(tmp_path, small, forward, init)) == []
+def test_others_are_not(made, small, forward, init):
+    assert degenerate(made(small, forward, init)) == []
 
 
-def test_what_is_found_says_where(tmp_path):
-    (first, *_) = degenerate(made(tmp_path, {"rows": 1}, "return x * y"))
-    assert str(first) == "line 17, mul: tensor 0, dimension 0 (64)"
+def test_what_is_found_says_where(made):
+    assert degenerate(made({"rows": 1}, "return x * y"))[0] == (17, "mul", 0, 0, 64)
 
 
 def summed(columns):
@@ -127,12 +132,11 @@ def test_a_dimension_that_becomes_empty_is_seen():
 def test_where_the_full_size_is_unknown_every_dimension_of_one_counts():
     (first, *_) = made_one(summed(8), None)
     assert (first.operation, first.dimension, first.full) == ("sum", 1, None)
-    assert str(first) == "line 0, sum: tensor 1, dimension 1 (full size unknown)"
     assert made_one([Operation(1, "native_group_norm", ((2, 8),), groups=(1, 8))], None) == []
 
 
-def test_a_shape_stays_a_tuple_at_another_size(tmp_path):
-    problem = made(tmp_path, {"shape": [4, 8]}, "return x")
+def test_a_shape_stays_a_tuple_at_another_size(made):
+    problem = made({"shape": [4, 8]}, "return x")
     assert problem.cases[SizeName.FULL].axes["shape"] == [32, 16]
     assert "shape = (4, 8)\n" in sized_source(problem, SizeName.SMALL)
     assert sized_source(problem, SizeName.FULL) == problem.source
