@@ -8,7 +8,7 @@ from evaluator.cuda_source.lexer import DEVICE, CodeTokens, Function, Kind, macr
 from evaluator.findings import Code as Finding
 from evaluator.languages.registry import DECORATORS
 from evaluator.lint.embedded import EmbeddedCode, calls, texts
-from evaluator.lint.library import computes_in_cpp, method_in_cpp, of_library
+from evaluator.lint.library import IN_CPP, is_function, of_library
 from evaluator.lint.messages import Remark, shown
 from evaluator.lint.names import DottedNames, word_set
 
@@ -84,13 +84,13 @@ def _library_calls(piece: EmbeddedCode) -> Iterator[Remark]:
         if any(start < index < end for start, end in device):
             continue
         space = code.text(index - 2) if before == "::" else ""
-        computing = computes_in_cpp(token.text) and (
+        computing = is_function(token.text) and (
             (space in ("at", "torch") and code.text(index - 3) != "::") or space in ("native", "functional", "linalg")
         )
         if computing or of_library(token.text):
             name = f"{space}::{token.text}" if space else token.text
             yield Remark(Finding.LIBRARY_IN_FORWARD, piece.line(token), f"C++ calls {shown(name)}")
-        elif before in (".", "->") and method_in_cpp(token.text):
+        elif before in (".", "->") and token.text in IN_CPP:
             yield Remark(Finding.LIBRARY_IN_FORWARD, piece.line(token), f"C++ calls a tensor's {token.text}")
 
 

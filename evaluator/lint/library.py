@@ -1,7 +1,4 @@
-"""PyTorch operations by name: computing, or only creating, moving and describing tensors.
-
-Detection of PyTorch operations in forward, of an inherited reference forward, and of suppressed failures.
-"""
+"""PyTorch operations by name; detection of them in forward, of an inherited forward, and of suppressed failures."""
 
 import ast
 import re
@@ -43,10 +40,11 @@ METHODS = word_set("""
     masked_fill masked_fill_ where lerp erf sin cos maximum minimum
     """)
 """Computing tensor methods."""
-_UNMISTAKABLE = word_set("""
+IN_CPP = word_set("""
     matmul mm bmm mv addmm addmv baddbmm addbmm einsum relu relu_ sigmoid softmax log_softmax gelu silu logsumexp
     layer_norm group_norm batch_norm conv1d conv2d conv3d cumsum
     """)
+"""Names that identify a computing tensor method of any object in C++."""
 _LIBRARY_FUNCTION = re.compile(
     r"(?:cublas|cublasLt|cudnn|cusolver|cusparse|cufft|mkldnn|mkl|cblas)_?\w*"
     r"(?i:gemm|gemv|matmul|forward|backward|conv|exec|mm|mv|syrk|trsm|axpy|dot|nrm2|scal)\w*"
@@ -65,21 +63,7 @@ def computes(dotted: str) -> bool:
     if dotted.startswith("torch.Tensor."):
         return dotted.removeprefix("torch.Tensor.") in METHODS
     top, _, name = dotted.partition(".")
-    return top == "torch" and _is_function(name)
-
-
-def computes_in_cpp(name: str) -> bool:
-    """Return whether `at::name` or `torch::name` does a kernel's work.
-
-    >>> computes_in_cpp("relu"), computes_in_cpp("empty_like"), computes_in_cpp("Tensor")
-    (True, False, False)
-    """
-    return _is_function(name)
-
-
-def method_in_cpp(name: str) -> bool:
-    """Return whether a method name identifies a computing tensor method of any object."""
-    return name in _UNMISTAKABLE
+    return top == "torch" and is_function(name)
 
 
 def of_library(name: str) -> bool:
@@ -91,7 +75,12 @@ def of_library(name: str) -> bool:
     return _LIBRARY_FUNCTION.fullmatch(name) is not None
 
 
-def _is_function(name: str) -> bool:
+def is_function(name: str) -> bool:
+    """Return whether `torch.name`, or `at::name` in C++, does a kernel's work.
+
+    >>> is_function("relu"), is_function("empty_like"), is_function("Tensor")
+    (True, False, False)
+    """
     return name.isidentifier() and name[0].islower() and name not in _HOUSEKEEPING and not _is_constant(name)
 
 

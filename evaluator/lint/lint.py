@@ -1,7 +1,4 @@
-"""Languages of a submission, by imports, calls, C++ headers and CUDA code.
-
-Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds.
-"""
+"""Analysis of one submission: findings about Python and embedded C++, languages, and predicted builds."""
 
 import ast
 import warnings
@@ -14,7 +11,7 @@ from evaluator.languages.language import Mentions, included_headers, mentions_in
 from evaluator.languages.registry import recognized
 from evaluator.lint import launches, library, suspicions
 from evaluator.lint.embedded import file_pieces, pieces, texts
-from evaluator.lint.messages import ANALYSIS, MAX_MESSAGE, LintResult, Look, Remark, thinned
+from evaluator.lint.messages import ANALYSIS, MAX_MESSAGE, LintResult, Remark, thinned
 from evaluator.lint.names import DottedNames
 from evaluator.lint.predicted_builds import predicted_builds
 from evaluator.lint.reachable import Module, in_forward, other_entry, take_apart
@@ -110,11 +107,7 @@ def look(source: str, entries: Sequence[str] = entries_of(None)) -> LintResult:
     return LintResult(noticed, builds=_builds(module, source), toolchains=toolchains)
 
 
-def _answer(question: Look) -> LintResult:
-    return look(question.submission, question.entries)
-
-
-run = ANALYSIS.answered_by(_answer)
+run = ANALYSIS.answered_by(lambda question: look(question.submission, question.entries))
 
 
 def _builds(module: Module, source: str) -> list[BuildRequest]:

@@ -1,8 +1,7 @@
-"""Detection of side activities in Python code: streams, threads, files, network, patches, interpreter internals.
+"""Side activities in Python code: streams, threads, files, network, patches, interpreter internals; text for a reader.
 
-Detection of text addressed to a reader: a reviewer, a grader, a language model acting as judge.
-
-The verdict is mechanical and depends on no reader. A later reader of the submission should know about such text.
+The reader is a reviewer, a grader, or a language model acting as judge. The verdict is mechanical and depends on no
+reader. A later reader of the submission should know about such text.
 """
 
 import ast
