@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from evaluator.admission.judged_calls import JudgedCall, rounding_shows
 from evaluator.admission.negative_controls import (
+    IN_FEWER_BITS,
     Answer,
     ControlCall,
     NegativeControl,
@@ -23,8 +24,9 @@ from evaluator.admission.negative_controls import (
     without_input,
     without_weight,
 )
-from evaluator.admission.numeric_controls import few_off
+from evaluator.admission.numeric_controls import ONE_IN, off_by
 from evaluator.errors import ProblemError
+from evaluator.judge.compare.steps import FEW_ONE_IN
 from evaluator.judge.numerics.arithmetic_modes import SummationOrder, in_order
 from evaluator.judge.numerics.rounding_of_call import ORDERS
 from evaluator.judge.reference.call_plan import CallPlan
@@ -67,12 +69,7 @@ _ADVICE = {
     NegativeControl.TAIL_INPUT: "let every input matter: a sum over many equal values hides the last ones",
     NegativeControl.ROW_START: "let the output differ from zero everywhere: a long product of small numbers vanishes",
     NegativeControl.SEVEN_EIGHTHS: "let every term matter: a mean over many equal values hides an eighth of them",
-    NegativeControl.TF32: "draw inputs of both signs, so that sums cancel and rounding shows",
-    NegativeControl.BF16: "draw inputs of both signs, so that sums cancel and rounding shows",
-    NegativeControl.FP16: "draw inputs of both signs, so that sums cancel and rounding shows",
-    NegativeControl.FP8: "draw inputs of both signs, so that sums cancel and rounding shows",
-    NegativeControl.INT8: "draw inputs of both signs, so that sums cancel and rounding shows",
-    NegativeControl.INT4: "draw inputs of both signs, so that sums cancel and rounding shows",
+    **dict.fromkeys(IN_FEWER_BITS, "draw inputs of both signs, so that sums cancel and rounding shows"),
     NegativeControl.CUT_OFF: "let more elements differ from zero, or lower tolerance.floor",
     NegativeControl.TWO_STEPS: "let more elements differ from zero, or lower tolerance.floor",
 }
@@ -105,7 +102,7 @@ def admit(problem: Problem, size: CaseName, device: str = "cpu") -> Admission:
     settle_weights(reference, reference.draw(_SEED))
     sites, distribution_mix = mix.row_sites, mix._replace(row_sites=())
     # Distributions of a grade come first: the problem's own values reveal most controls.
-    order = sorted(Profile, key=lambda profile: not _is_used(profile, distribution_mix))
+    order = sorted(Profile, key=lambda profile: profile not in (Profile.AS_GIVEN, *distribution_mix.use))
     failures: list[str] = []
     trials: list[_Trial] = []
     if (plain := _call(reference, stale, distribution_mix, Profile.AS_GIVEN, changing=False)) is not None:
@@ -153,10 +150,6 @@ def _see_further_calls(
         for trial in trials:
             trial.see(call)
         del call
-
-
-def _is_used(profile: Profile, distribution_mix: DistributionMix) -> bool:
-    return profile is Profile.AS_GIVEN or profile in distribution_mix.use
 
 
 def _trials(first: ControlCall) -> list["_Trial"]:
@@ -298,7 +291,8 @@ def _honest_failures(call: JudgedCall) -> list[str]:
         with contextlib.suppress(ProblemError):
             result = call.case.reference.altered(call.case.inputs, 0, None, in_order(order))
             variants[f"another order ({order.value})"] = by_path(result)
-    if (few := few_off(call.case.reference.problem, call.honest)) is not None:
+    # Small outputs may be off in no element.
+    if (few := off_by(call.case.reference.problem, call.honest, 1, ONE_IN, fewest=FEW_ONE_IN)) is not None:
         variants["a step of the format in a few elements"] = few
     return [
         f"{name} on {call.profile.value}"

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from evaluator.judge.compare.limits import form_of
-from evaluator.judge.compare.steps import FEW_ONE_IN
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
 from evaluator.judge.numerics.composites import COMPOSITES
 from evaluator.judge.tensors.number_formats import codes_at, elements
@@ -22,14 +21,6 @@ from evaluator.records import ElementFormat, Problem
 _Answer = dict[str, Value]
 ONE_IN = 128
 """Elements per changed element of an honest answer: half of the limit (`compare.steps`)."""
-
-
-def few_off(problem: Problem, answer: _Answer) -> _Answer | None:
-    """Return an answer with one of `ONE_IN` elements a step off, which is honest; None without an output that may be.
-
-    Small outputs may be off in no element.
-    """
-    return off_by(problem, answer, 1, ONE_IN, fewest=FEW_ONE_IN)
 
 
 def off_by(problem: Problem, answer: _Answer, steps: int, one_in: int, *, fewest: int = 1) -> _Answer | None:

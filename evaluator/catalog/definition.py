@@ -195,7 +195,10 @@ def read_definition(text: str, where: str) -> Definition:
     """
     file = table(parsed(text, where), _DefinitionFile, where)
     axes = {name: _axis(value, where, name) for name, value in file.axes.items()}
-    inputs, outputs = (_tensors(getattr(file, group), where, group) for group in ("inputs", "outputs"))
+    inputs, outputs = (
+        {name: table(value, TensorSpec, where, label(group, name)) for name, value in getattr(file, group).items()}
+        for group in ("inputs", "outputs")
+    )
     usable_names([*axes, *inputs], where)
     if not outputs:
         raise ProblemError(f"{where}: outputs: at least one output is required")
@@ -219,10 +222,6 @@ def _axis(value: object, where: str, name: str) -> Axis:
             needed = "required" if field == wanted else "unknown"
             raise ProblemError(f"{where}: {key}.{field}: this key is {needed} for an axis of type {axis.type}")
     return axis
-
-
-def _tensors(tensors: Mapping[str, object], where: str, group: str) -> dict[str, TensorSpec]:
-    return {name: table(value, TensorSpec, where, label(group, name)) for name, value in tensors.items()}
 
 
 def read_workloads(text: str, definition: Definition, where: str) -> list[WorkloadLine]:

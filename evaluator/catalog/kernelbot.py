@@ -199,7 +199,8 @@ def read_task(folder: Path, found_in: Path | None = None) -> ShapesText:
     workloads = list(_workloads(task, literal_defaults(functions[_INPUT]), where))
     segments = [ast.unparse(functions[name]) for name in (_INPUT, _KERNEL)]
     has_check = _CHECK in uses
-    source = _source(folder, texts, workloads[0], has_seed=_has_seed(task), has_check=has_check)
+    has_seed = any(_SEED in case for case in [*task.tests, *task.benchmarks])
+    source = _source(folder, texts, workloads[0], has_seed=has_seed, has_check=has_check)
     constants = read_reference(source, where).constants
     if taken := [name for name in workloads[0].axes if name not in constants or hasattr(builtins, name)]:
         raise ProblemError(
@@ -259,10 +260,6 @@ def _functions(text: str, where: str) -> tuple[dict[str, ast.FunctionDef], set[s
         raise ProblemError(f"{where}: does not define {' or '.join(missing)}", hint=hint)
     uses = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return functions, uses | ({_CHECK} & functions.keys())
-
-
-def _has_seed(task: _TaskFile) -> bool:
-    return any(_SEED in case for case in [*task.tests, *task.benchmarks])
 
 
 def _workloads(task: _TaskFile, defaults: Mapping[str, object], where: str) -> Iterator[Workload]:

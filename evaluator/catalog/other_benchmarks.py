@@ -22,7 +22,7 @@ from evaluator.catalog.definition import Definition, DType, Workload, read_defin
 from evaluator.catalog.folder import REFERENCE_FILE, problem_name
 from evaluator.catalog.kernelbot import TASK_FILE, read_task
 from evaluator.catalog.module_text import module_text
-from evaluator.catalog.reference import module_literals, read_reference
+from evaluator.catalog.reference import module_literals, parse, read_reference
 from evaluator.catalog.shapes import (
     MOST_SHAPES,
     ShapesText,
@@ -254,7 +254,7 @@ def _atrex(folder: Path, found_in: Path | None) -> ShapesText:
     init = dict.fromkeys(key for shape in given.values() for key in shape.init_kwargs or {})
     inner = dict.fromkeys(key for shape in given.values() for key in shape.input_kwargs or {})
     usable_names([*init, *inner], where)
-    defaults = _defaults(reference)
+    defaults = _defaults(parse(reference, str(files[0])))
     workloads = []
     for name, shape in given.items():
         values = {**defaults, **(shape.init_kwargs or {})}, shape.input_kwargs or {}
@@ -288,16 +288,8 @@ def _metadata(folder: Path, found_in: Path | None) -> dict[str, Any]:
     return value if isinstance(value, dict) and isinstance(value.get("shapes", {}), dict) else {}
 
 
-def _defaults(source: str) -> dict[str, object]:
+def _defaults(tree: ast.Module) -> dict[str, object]:
     """Return the literal defaults of the constructor of `Model`."""
-    constructors = (node for node in ast.walk(_model(source)) if isinstance(node, ast.FunctionDef))
-    return next((literal_defaults(node) for node in constructors if node.name == "__init__"), {})
-
-
-def _model(source: str) -> ast.AST:
-    """Return the class `Model` of a text, or nothing: `read_reference` says why a text is no reference."""
-    try:
-        classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Model"]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        classes = []
-    return classes[0] if classes else ast.Pass()
+    models = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
+    methods = (node for model in models for node in model.body if isinstance(node, ast.FunctionDef))
+    return next((literal_defaults(node) for node in methods if node.name == "__init__"), {})

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,21 +96,8 @@ _LARGE_PACKAGES = ("torch", "sympy", "numpy")
 
 def diagnose() -> Diagnosis:
     """Run all checks, including a compiler and a Python process; takes some seconds."""
-    checks: list[Callable[[], Line]] = [
-        _python,
-        _torch,
-        _packages,
-        _bytecode,
-        _compiler,
-        _ninja,
-        _sandbox,
-        _memory,
-        _disk,
-        cache_line,
-        _gpu,
-        _nvcc,
-    ]
-    lines = [check() for check in checks]
+    on_cpu = (_python, _torch, _packages, _bytecode, _compiler, _ninja, _sandbox, _memory, _disk, cache_line)
+    lines = [check() for check in (*on_cpu, _gpu, _nvcc)]
     ready = [
         device
         for device in (DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU)
@@ -182,16 +169,13 @@ def _bytecode() -> Line:
     """
     specs = [importlib.util.find_spec(name) for name in _LARGE_PACKAGES]
     files = {spec.name: Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None}
-    without = {name: file for name, file in files.items() if not _is_compiled(file)}
+    compiled = {name: Path(importlib.util.cache_from_source(str(file))).exists() for name, file in files.items()}
+    without = {name: file for name, file in files.items() if not compiled[name]}
     if not without:
         return _line("bytecode", f"compiled for {', '.join(files)}", ok=True, fix="", needed_for=[])
     folders = " ".join(str(file.parent) for file in without.values())
     fix = f"optional, saves seconds per grade: {sys.executable} -m compileall -q {folders}"
     return _line("bytecode", f"missing for {', '.join(without)}", ok=False, fix=fix, needed_for=[])
-
-
-def _is_compiled(file: Path) -> bool:
-    return Path(importlib.util.cache_from_source(str(file))).exists()
 
 
 def _compiler() -> Line:
@@ -260,8 +244,12 @@ def _container_limit_bytes() -> int | None:
 
 
 def _disk() -> Line:
-    fix = "free space, or set TMPDIR to a larger folder"
-    return _space("disk", Path(tempfile.gettempdir()), 2 * _GIB, fix)
+    folder, fix = tempfile.gettempdir(), "free space, or set TMPDIR to a larger folder"
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return _line("disk", f"{folder}: {error.strerror}", ok=False, fix=fix)
+    return _line("disk", f"{_gib(free)} in {folder}", ok=free >= 2 * _GIB, fix=fix)
 
 
 def cache_line() -> Line:
@@ -281,14 +269,6 @@ def cache_line() -> Line:
         message = f"{folder} is not writable: {error.strerror or error}"
         return _line("cache", message, ok=False, fix=fix, needed_for=[])
     return _line("cache", f"{_gib(free)} in {folder}", ok=free >= CACHE_BYTES, fix=fix, needed_for=[])
-
-
-def _space(name: str, folder: Path, least_bytes: int, fix: str) -> Line:
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        return _line(name, f"{folder}: {error.strerror}", ok=False, fix=fix)
-    return _line(name, f"{_gib(free)} in {folder}", ok=free >= least_bytes, fix=fix)
 
 
 def _gpu() -> Line:

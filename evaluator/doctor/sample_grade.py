@@ -61,18 +61,9 @@ def _graded(device: DeviceKind, folder: Path) -> str:
     """Grade in a separate process, like the command line; return the reason of a failure, or ""."""
     submission = folder / "tiny.py"
     submission.write_text(_text(device), encoding="utf-8")
-    options = [
-        "--device",
-        device.value,
-        "--size",
-        "small",
-        "--json",
-        "--quiet",
-        "--no-ready",
-        "--output",
-        str(folder / "card.json"),
-    ]
-    command = [sys.executable, "-P", "-c", _BOOT, str(source_root()), "grade", _PROBLEM, str(submission), *options]
+    options = f"--device {device.value} --size small --json --quiet --no-ready --output".split()
+    grade = ["grade", _PROBLEM, str(submission), *options, str(folder / "card.json")]
+    command = [sys.executable, "-P", "-c", _BOOT, str(source_root()), *grade]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WARPGRADE_GRADE_")}
     done = subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False

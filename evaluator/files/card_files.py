@@ -1,18 +1,14 @@
-"""File names from foreign names: of a card, a stream, a file, a problem's folder.
+"""Scorecard files: names from foreign names, cards of earlier versions in the current form, atomic writing.
 
 No other module of Warpgrade puts a foreign name into a path. The result is a single plain name: no separator, no `.` or
 `..`, no control character, no more than a file name's length. The result never looks like one of Warpgrade's temporary
 files, whose names begin with a dot. Different names give different files.
-
-Cards of earlier schema versions in the current form. Pure.
 
 Version 1 covers every form before version 2. Later forms of version 1 only added optional fields, with these
 exceptions: cards before the emulated device have no schedules of checks, and cards of the first windows have
 `spot_quoted`, for quoted spot checks. Cards of two sizes before `cases` have `further_sizes`: the checks tell of them
 too. In version 2, windows have no `raised_ms`, and other times (`Windows`). Up to version 3, the second opinion is
 KernelBench's. Version 5 adds names of rules alone.
-
-Scorecard files: written atomically, read with suspicion.
 """
 
 import contextlib

@@ -1,11 +1,8 @@
-"""Run of a grade until its deadline; a reached deadline is an ordinary outcome.
-
-Preparation of a single grade during the import of PyTorch: GPU contexts and the submission's builds.
-
-Pipeline of one grade: read, build, check, time. The caller writes the card.
+"""Pipeline of one grade: read, build, check, time. The caller writes the card.
 
 Each stage runs the submission in a new process from the fork server, which ends with the stage. The reference is timed
-in separate processes, before and after the submission.
+in separate processes, before and after the submission. During the import of PyTorch, a single grade prepares GPU
+contexts and the submission's builds. A reached deadline is an ordinary outcome.
 """
 
 import contextlib
@@ -135,15 +132,8 @@ def start_speculative_build(
     guard.kill_with(fork_server.condemn_all)
 
     def builder_of(run_tool: "RunTool") -> "ExtensionBuilder":
-        return builder(
-            terms.device,
-            terms.gpu,
-            run_tool,
-            cache,
-            terms.options.build_timeout_s,
-            fork_server.spawn,
-            source,
-        )
+        limit_s = terms.options.build_timeout_s
+        return builder(terms.device, terms.gpu, run_tool, cache, limit_s, fork_server.spawn, source)
 
     run_tool = SandboxedTools(fork_server, terms.device, lambda: deadline)
     return stack.enter_context(SpeculativeBuild(fork_server, run_tool, builder_of, source, terms.options.entries))
@@ -298,21 +288,15 @@ def _import_judge(
         context_pool.make_room(request.terms, plans_memory=plans_memory)
 
 
-def _first_of_all(request: GradeRequest) -> str:
-    """Return the libraries that the first grade on a machine must build."""
-    from evaluator.compile.device_builders import to_build
-
-    return to_build(request.terms.device)
-
-
 def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_pool: ContextPool, part: _Part) -> Worked:
     """Run the stages in a context. A failure of the judge itself is an outcome."""
+    from evaluator.compile.device_builders import to_build
     from evaluator.devices.out_of_memory import out_of_memory
 
     seeds: Seeds | None = None
     try:
         with out_of_memory(), contextlib.ExitStack() as stack:
-            with stopwatch.stage("prepare", _first_of_all(request)):
+            with stopwatch.stage("prepare", to_build(request.terms.device)):
                 context, timer = stack.enter_context(
                     context_pool.context_for(request.terms, source, request.replay, stopwatch.deadline)
                 )

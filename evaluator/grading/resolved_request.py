@@ -1,7 +1,6 @@
 """Assembly of a grade request: from the user's arguments, else from the replayed card, else from defaults."""
 
 import hashlib
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from evaluator.paths import data_dir
 from evaluator.records import CaseName, DeviceKind, Finding, Problem, Scorecard, WeightsRule
 from evaluator.sizes.cases import HIDDEN, sought_sizes
 from evaluator.sizes.found_sizes import with_sizes
+from evaluator.submission.folder import spelled
 from evaluator.submission.read import MAX_CODE_BYTES, STDIN, Submission, read_submission
 from evaluator.submission.requirements import is_for_the_cpu
 from evaluator.text import one_line
@@ -215,8 +215,8 @@ def _submission(path: str | None, card: Scorecard | None, entry: str | None) -> 
     read = read_submission(source, entry=entry)
     if isinstance(read, Submission):
         return read
-    name = "stdin" if path == STDIN else os.fsencode(Path(path).stem).decode("utf-8", "replace")
-    return Unread(name=name, origin=os.fsencode(path).decode("utf-8", "replace"), finding=read)
+    name = "stdin" if path == STDIN else spelled(Path(path).stem)
+    return Unread(name=name, origin=spelled(path), finding=read)
 
 
 def _named(submission: Submission | Unread, name: str | None) -> Submission | Unread:

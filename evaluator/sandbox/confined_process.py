@@ -1,7 +1,4 @@
-"""Output of a runner: drained continuously, kept in part, escaped before display.
-
-The judge's handle on one confined process: freeze, thaw, kill, exit status.
-"""
+"""The judge's handle on one confined process: freeze, thaw, kill, exit status, and output, drained and kept in part."""
 
 import contextlib
 import os

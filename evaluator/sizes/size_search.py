@@ -1,6 +1,4 @@
-"""Other values for the constants of a reference: candidates and their order. Text and numbers only.
-
-A separate process for the search of a problem's sizes: the reference's source in, constants out.
+"""A separate process for the search of a problem's sizes: the reference's source in, constants out.
 
 The judge trusts a problem's code like its author, but a forward of excessive size must not kill the judge. Smallness is
 counted and not timed, so a busy machine finds the same sizes.
@@ -127,8 +125,7 @@ def awkward_values(value: Constant) -> list[Constant]:
 
 
 def _is_extent(value: Constant) -> bool:
-    values = value if isinstance(value, list) else [value]
-    return any(isinstance(size, int) and not isinstance(size, bool) and size >= _LEAST_EXTENT for size in values)
+    return any(type(size) is int and size >= _LEAST_EXTENT for size in (value if isinstance(value, list) else [value]))
 
 
 def _awkward_integers(value: int) -> tuple[int, int, int]:

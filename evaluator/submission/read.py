@@ -13,7 +13,6 @@ folder becomes such a text, and so does a file `.json` with a solution of SOL-Ex
 """
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from evaluator.protocol.submission_files import BadFiles, checked, is_several, p
 from evaluator.records import Finding, Record, Sha256
 from evaluator.submission.answer import Answer, Block, answer_in, content_of, fenced_blocks
 from evaluator.submission.custom_kernel import KERNEL, custom_kernel_text, is_custom_kernel
-from evaluator.submission.folder import is_submission_folder, read_folder_text
+from evaluator.submission.folder import is_submission_folder, read_folder_text, spelled
 from evaluator.submission.forms import TextBlock, is_diff, is_json, prose_before_code, without_code
 from evaluator.submission.model_new import entries_of, looks_like_python
 from evaluator.submission.solution_json import is_solution, solution_text
@@ -118,7 +117,7 @@ def read_submission(
     return Submission(
         # Different texts from a pipe are different submissions.
         name=f"stdin-{sha256[:_NAMING_DIGITS]}" if isinstance(path, str) else _name_of(path, is_folder=is_folder),
-        origin="stdin" if isinstance(path, str) else _printable(path),
+        origin="stdin" if isinstance(path, str) else spelled(path),
         sha256=sha256,
         source=code.source,
         extracted_from_answer=code.extracted,
@@ -150,7 +149,7 @@ def _wrong_files(source: str) -> Finding | None:
 
 def _name_of(path: Path, *, is_folder: bool) -> str:
     """Return the name of a submission at `path`; `.` has the name of the current folder."""
-    return _printable((path.name or path.resolve().name) if is_folder else path.stem)
+    return spelled((path.name or path.resolve().name) if is_folder else path.stem)
 
 
 def _read(path: Path | Literal["-"], stdin: BinaryIO | None, at_most: int, found_in: Path | None) -> bytes | Finding:
@@ -199,11 +198,6 @@ def _line_at(data: bytes, offset: int) -> int:
 
 def _too_large(message: str, limit_bytes: int) -> Finding:
     return finding(Code.TOO_LARGE, message, limit_bytes=limit_bytes)
-
-
-def _printable(path: Path | str) -> str:
-    """Return a path in a form that JSON can hold: file names need not be UTF-8."""
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 class _Text(NamedTuple):
