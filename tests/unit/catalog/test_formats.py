@@ -1,32 +1,18 @@
-"""The tables of formats in a problem.toml: what they declare, and what is refused with a hint."""
+"""The tables of formats and of hidden ranges in a problem.toml: what is refused with a hint."""
 
 import pytest
 
-from evaluator.catalog.folder import read_folder
-from evaluator.catalog.text import Origin
+from evaluator.catalog import find_problem
 from evaluator.errors import ProblemError
 from evaluator.records import ElementFormat, Formats, OutputFormat
+from tests.unit.catalog.texts import REFERENCE, TOML
 
-REFERENCE = """\
-import torch
-from torch import nn
-n = 4
-class Model(nn.Module):
-    def forward(self, codes, scale): return codes * scale
-def get_inputs(): return [torch.randn(n)]
-def get_init_inputs(): return []
-"""
-HEAD = 'title = "t"\nlevel = 1\ndescription = "d"\n[sizes.full]\nn = 4\n[sizes.small]\nn = 4\n'
+CODES = REFERENCE.replace("self, x, *, bias=None", "self, codes, scale")
 
 
 @pytest.fixture
-def read(tmp_path):
-    def make(formats):
-        (tmp_path / "reference.py").write_text(REFERENCE)
-        (tmp_path / "problem.toml").write_text(HEAD + formats)
-        return read_folder(tmp_path, Origin.FOLDER).formats
-
-    return make
+def read(own):
+    return lambda formats: find_problem(str(own(TOML + formats, CODES))).formats
 
 
 def test_formats_are_read(read):
@@ -71,3 +57,21 @@ def test_a_wrong_declaration_is_refused(read, name):
     with pytest.raises(ProblemError) as refusal:
         read(text)
     assert said in f"{refusal.value.message} {refusal.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("ranges", "said"),
+    [
+        ("rows = { min = 1, max = 64, multiple = 8 }", "hidden.rows.multiple: unknown key; allowed: min"),
+        ("rows = { min = 0, max = 64 }", "hidden.rows.min: expected `int` >= 1"),
+        ("rows = { min = 65, max = 66, multiple_of = 8 }", "hidden.rows: no multiple of 8 from 65 to 66"),
+        ("row = { min = 1, max = 64 }", "hidden.row: reference.py has no module-level constant row"),
+        ("factor = { min = 1, max = 64 }", "hidden.factor: got 1, expected float"),
+        ("columns = { min = 1, max = 64 }", "hidden.columns: no size sets columns"),
+        ("height = { min = 1, max = 64 }", "hidden.height: height shares its literal with another constant"),
+    ],
+)
+def test_a_wrong_hidden_range_is_named(own, ranges, said):
+    reference = REFERENCE.replace("rows = 64", "rows = 64\ncolumns = 8\nheight = width = 8")
+    with pytest.raises(ProblemError, match=said):
+        find_problem(str(own(f"{TOML}[hidden]\n{ranges}", reference)))

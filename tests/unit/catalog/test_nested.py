@@ -9,12 +9,12 @@ from evaluator.catalog import find, find_problem, list_problems
 from evaluator.errors import ProblemError, ProblemNotFound
 from evaluator.records import SizeName
 from tests.definitions import NORM, write_definition
-from tests.unit.catalog.test_catalog import KERNELBENCH_FILE, own  # noqa: F401 - a fixture
 from tests.unit.catalog.test_kernelbot_tasks import HELPERS, REFERENCE, TASK
+from tests.unit.catalog.texts import KERNELBENCH_FILE
 
 
 @pytest.fixture
-def tree(tmp_path, own):  # noqa: F811
+def tree(tmp_path, own):
     """Problems of five layouts, each in folders of its own."""
     write_definition(tmp_path / "sol" / "problems" / "L1" / "001_norm")
     write_definition(tmp_path / "sol" / "problems" / "L2" / "001_norm")
@@ -118,7 +118,7 @@ def test_a_broken_one_is_named_and_hides_nothing(tree):
         find_problem("002_bad", tree)
 
 
-def test_what_is_no_problem_below_is_left_out(tree, own):  # noqa: F811
+def test_what_is_no_problem_below_is_left_out(tree):
     (tree / "notes" / "old").mkdir(parents=True)
     (tree / "notes" / "old" / "reference.py").write_text(KERNELBENCH_FILE)  # a reference alone
     (tree / "notes" / "old" / "attempt.py").write_text(KERNELBENCH_FILE)  # in no level

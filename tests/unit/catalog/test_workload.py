@@ -9,54 +9,15 @@ from evaluator.catalog.workload import MOST_CASES
 from evaluator.errors import ProblemError
 from evaluator.records import Case
 from evaluator.report.problems import problem_text
+from tests.unit.catalog.texts import REFERENCE
 
-TOML = """\
-title = "Scale"
-level = 1
-description = "Multiplies."
-[sizes.full]
-rows = 64
-factor = 2.0
-[sizes.small]
-rows = 4
-factor = 0.5
-"""
-REFERENCE = """\
-import torch
-from torch import nn
-
-rows = 64
-factor = 2.0
-height = width = 8
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return factor * x
-
-
-def get_inputs():
-    return [torch.randn(rows, height, width)]
-
-
-def get_init_inputs():
-    return []
-"""
+WITH_PAIR = REFERENCE.replace("factor = 2.0", "factor = 2.0\nheight = width = 8")
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(own):
     """Read a problem with the given text of its workload."""
-
-    def run(workload):
-        folder = tmp_path / "scale"
-        folder.mkdir(exist_ok=True)
-        (folder / "problem.toml").write_text(TOML)
-        (folder / "reference.py").write_text(REFERENCE)
-        (folder / "workload.jsonl").write_text(workload)
-        return find_problem(str(folder))
-
-    return run
+    return lambda workload: find_problem(str(own(reference=WITH_PAIR, workload=workload)))
 
 
 FULL = {"rows": 64, "factor": 2.0, "height": 8, "width": 8}

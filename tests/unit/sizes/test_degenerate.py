@@ -1,28 +1,17 @@
 """Small sizes at which a dimension is one that is larger at full size: a wrong axis would go unseen there."""
 
 import hashlib
-import os
-from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.verdicts.kernelbench_sizes import degenerate
 from evaluator.catalog import kernelbench, list_problems
-from evaluator.catalog.kernelbench import SmallSize, read_file
+from evaluator.catalog.kernelbench import SmallSize
 from evaluator.catalog.reference import sized_source
 from evaluator.records import SizeName
 from evaluator.sizes.degenerate import Operation, Operations, made_one
 
-CHECKOUT_VARIABLE = "WARPGRADE_KERNELBENCH"
-MENDED = [
-    "level1/100_HingeLoss",
-    "level2/6_Conv3d_Softmax_MaxPool_MaxPool",
-    "level3/11_VGG16",
-    "level3/12_VGG19",
-    "level3/29_SwinMLP",
-]
-"""Four whose small size was degenerate, and one whose constructor asks for values, which the meta device has not."""
 SOURCE = """
 import torch
 from torch import nn
@@ -150,11 +139,3 @@ ON_META = [problem for problem in list_problems().problems if problem.name not i
 @pytest.mark.parametrize("problem", ON_META, ids=lambda problem: problem.name)
 def test_no_shipped_problem_has_a_degenerate_size(problem):
     assert degenerate(problem, problem.cases.keys() - {*problem.workload, SizeName.FULL}) == []
-
-
-@pytest.mark.parametrize("name", MENDED)
-def test_no_file_of_a_checkout_that_once_had_one_has_it_again(name):
-    folder = os.environ.get(CHECKOUT_VARIABLE)
-    if not folder:
-        pytest.skip(f"{CHECKOUT_VARIABLE} does not name a checkout's KernelBench/ folder")
-    assert degenerate(read_file(Path(folder) / f"{name}.py")) == []

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.errors import CardError, ProblemError
+from evaluator.errors import CardError
 from evaluator.records import AxisRange, CaseResult, SizeName, Status, cases_of
 from evaluator.sizes.cases import chosen_cases, drawn_cases, missing_case, replayed_cases
 
@@ -73,27 +73,3 @@ def test_without_a_workload_all_are_the_sizes(problem):
     assert missing_case(problem, ("small",), ("decode",)) == "decode"
     assert missing_case(replace(problem, hidden={}), ("small",), ("hidden",)) == "hidden"
     assert missing_case(problem, ("small",), ("hidden",)) is None
-
-
-@pytest.mark.parametrize(
-    ("ranges", "said"),
-    [
-        ("rows = { min = 1, max = 64, multiple = 8 }", "hidden.rows.multiple: unknown key; allowed: min"),
-        ("rows = { min = 0, max = 64 }", "hidden.rows.min: expected `int` >= 1"),
-        ("rows = { min = 65, max = 66, multiple_of = 8 }", "hidden.rows: no multiple of 8 from 65 to 66"),
-        ("row = { min = 1, max = 64 }", "hidden.row: reference.py has no module-level constant row"),
-        ("factor = { min = 1, max = 64 }", "hidden.factor: got 1, expected float"),
-        ("columns = { min = 1, max = 64 }", "hidden.columns: no size sets columns"),
-        ("height = { min = 1, max = 64 }", "hidden.height: height shares its literal with another constant"),
-    ],
-)
-def test_a_wrong_range_is_named(tmp_path, ranges, said):
-    reference = (
-        "rows = 64\ncolumns = 8\nfactor = 2.0\nheight = width = 8\n"
-        "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
-    )
-    toml = 'title = "T"\nlevel = 1\ndescription = "d"\n[sizes.full]\nrows = 64\n[sizes.small]\nrows = 4\n[hidden]\n'
-    (tmp_path / "reference.py").write_text(reference)
-    (tmp_path / "problem.toml").write_text(toml + ranges)
-    with pytest.raises(ProblemError, match=said):
-        find_problem(str(tmp_path))
