@@ -124,34 +124,6 @@ def test_a_fence_may_end_a_line_of_prose():
     assert accepted(f"Use `x`. Then ```text stays in prose\n{FINAL}").source == CODE
 
 
-def test_a_fence_in_a_line_of_code_ends_no_block():
-    code = CODE.replace("\n", "\n# As Markdown: ```python\n", 1)
-    assert accepted(f"```python\n{code}```\n").source == code
-
-
-@pytest.mark.parametrize("opening", ["{'code': TEXT", '{"code": TEXT', "[{'code': TEXT"])
-def test_code_in_a_string_of_a_dict_is_no_file(opening):
-    finding = refused(opening.replace("TEXT", f'"""\n{CODE}"""'))
-    assert finding.code == Code.WRONG_FORM
-    assert "is JSON" in finding.message
-    assert finding.next_step == NO_JSON
-
-
-def test_python_with_a_kernel_and_no_class_is_told_to_add_the_class():
-    code = "import torch\nfrom torch.utils.cpp_extension import load_inline\nsrc = '''\n__global__ void k() {}\n'''\n"
-    finding = refused(f"```python\n{code}```\n")
-    assert finding.message.startswith("the answer has Python with C++ or CUDA, and no class ModelNew")
-    assert finding.next_step == ADD_CLASS
-
-
-def test_search_and_replace_is_a_diff():
-    assert "is a diff" in refused("```\n<<<<<<< SEARCH\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE\n```\n").message
-
-
-def test_a_quoted_tag_is_no_reasoning():
-    assert accepted(f"The model's `<think>` tags are left out.\n{FINAL}").source == CODE
-
-
 @pytest.mark.parametrize("closing", [closing for _, closing in TAGS.values()], ids=TAGS)
 def test_a_closing_tag_alone_ends_reasoning(closing):
     assert accepted(f"So:\n{DRAFT}Hm.{closing}\n{FINAL}").source == CODE
@@ -166,10 +138,6 @@ def test_tags_inside_the_code_are_code(line):
     code = f"{CODE}TEXT = '''\n{line}\n'''\n"
     for text in (f"```python\n{code}```\n", f"<think>\nhm\n</think>\n```python\n{code}```\nDone.\n", code):
         assert accepted(text).source == code
-
-
-def test_tags_in_prose_are_prose():
-    assert accepted(f"{FINAL}\nThe tags `<think>` and `</think>` are not used.\n").source == CODE
 
 
 def test_an_answer_before_reasoning_that_never_ends_counts():
@@ -196,6 +164,19 @@ WRONG = {
     "a diff": (DIFF, 1, "is a diff", COMPLETE_FILE),
     "a diff in a block": (f"```diff\n{DIFF}```\n", 2, "is a diff", COMPLETE_FILE),
     "a diff with the class around": (f"{DIFF} class ModelNew(nn.Module):\n+    x = 1\n", 1, "a diff", COMPLETE_FILE),
+    "search and replace": (
+        "```\n<<<<<<< SEARCH\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE\n```\n",
+        2,
+        "is a diff",
+        COMPLETE_FILE,
+    ),
+    "code in a string of a dict": (f'{{\'code\': """\n{CODE}"""', 1, "is JSON", NO_JSON),
+    "Python with a kernel": (
+        "```python\nimport torch\nsrc = '''\n__global__ void k() {}\n'''\n```\n",
+        2,
+        "the answer has Python with C++ or CUDA, and no class ModelNew",
+        ADD_CLASS,
+    ),
     "a patch": ("*** Begin Patch\n*** Update File: a.py\n*** End Patch\n", 1, "is a diff", COMPLETE_FILE),
     "CUDA": (CUDA, 1, "C++ or CUDA without Python", WITH_PYTHON),
     "CUDA in a block": (f"Use:\n```cuda\n{CUDA}```\n", 3, "C++ or CUDA without Python", WITH_PYTHON),
@@ -229,6 +210,8 @@ RIGHT = {
     "the reference is quoted first": f"The reference:\n```python\nclass Model(nn.Module): pass\n```\n{FINAL}",
     "the reference is quoted last": f"{FINAL}instead of\n```python\nclass Model(nn.Module): pass\n```\n",
     "a list": f"<think>\n1. x\n</think>\n1. So:\n\n   ```python\n{textwrap.indent(CODE, '   ')}\n   ```\n",
+    "quoted tags in prose before": f"The model's `<think>` tags are left out.\n{FINAL}",
+    "quoted tags in prose behind": f"{FINAL}\nThe tags `<think>` and `</think>` are not used.\n",
     "windows": f"<think>\nhm\n</think>\n{FINAL}".replace("\n", "\r\n"),
 }
 
