@@ -167,14 +167,6 @@ def test_the_help_names_the_variables(capsys):
         assert f"env var: {name}" in out
 
 
-def test_the_help_of_time_limits_says_unit_and_consequence(capsys):
-    assert cli.run(["grade", "--help"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "Seconds for the import, and for each call of the submission; beyond, the verdict is timeout." in out
-    assert "the compiler is stopped, and the verdict is timeout. [default: 600 s]" in out
-    assert "The verdict is timeout if the submission took half of the time, otherwise infra_error." in out
-
-
 def completed(words, current):
     """Complete a word as bash does; give the values, and the heavy modules that were imported."""
     script = (
@@ -217,29 +209,3 @@ def test_the_script_of_a_shell_is_printed(shell, sign, capsys):
     out = capsys.readouterr().out
     assert sign in out
     assert f"_WARPGRADE_COMPLETE={shell}_complete" in out
-
-
-def test_the_help_has_a_line_for_each_shell(capsys):
-    assert cli.run(["completion", "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for command, file in (
-        ('eval "$(warpgrade completion bash)"', "~/.bashrc"),
-        ('eval "$(warpgrade completion zsh)"', "~/.zshrc"),
-        ("warpgrade completion fish | source", "~/.config/fish/config.fish"),
-    ):
-        assert sum(command in line and file in line for line in lines) == 1, lines
-
-
-def test_no_help_shows_its_own_markup(capsys):
-    """Click's mark for text that is not filled, in a raw string, would be two characters."""
-    groups = [((), cli.warpgrade)]
-    while groups:
-        words, command = groups.pop()
-        assert cli.run([*words, "--help"]) == 0
-        assert "\\b" not in capsys.readouterr().out, words
-        groups += [((*words, name), each) for name, each in getattr(command, "commands", {}).items()]
-
-
-def test_another_shell_is_refused(capsys):
-    assert cli.run(["completion", "powershell"]) == 2
-    assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err

@@ -4,23 +4,15 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from evaluator.version import __version__
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_PATH = re.compile(r"`((?:evaluator|tests|problems|solutions|docs)/[\w./]*)`")
-CONTRIBUTING = (CHECKOUT / "CONTRIBUTING.md").read_text()
-
-
-@pytest.mark.parametrize("path", [path for path in sorted(set(_PATH.findall(CONTRIBUTING))) if "NAME" not in path])
-def test_every_path_of_the_contribution_guide_exists(path):
-    assert (CHECKOUT / path).exists()
 
 
 def test_every_room_of_the_evaluator_is_in_the_contribution_guide():
     rooms = {f"evaluator/{path.parent.name}/" for path in CHECKOUT.glob("evaluator/*/__init__.py")}
-    assert rooms - set(_PATH.findall(CONTRIBUTING)) == set()
+    guide = (CHECKOUT / "CONTRIBUTING.md").read_text()
+    assert {room for room in rooms if f"`{room}`" not in guide} == set()
 
 
 def test_the_version_is_one():
