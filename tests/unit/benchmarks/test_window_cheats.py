@@ -104,27 +104,6 @@ def test_a_quoted_gain_is_twin_less_cheat(call_us, code):
     assert exit_code([found]) == code
 
 
-def test_without_a_speedup_nothing_is_gained_and_the_code_says_why():
-    found = line(call_us=1.0, speedup=None, findings=["S112", "T318", "T303"])
-    assert found[:4] == (State.UNQUOTED, ["T318", "T303"], 0.0, "")
-    assert exit_code([found]) == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "note"),
-    [
-        ({"status": Status.WRONG_RESULT, "code": "C405"}, "its twin: wrong_result C405"),
-        ({"error": "OSError: gone"}, "its twin: OSError: gone"),
-        ({"constants": {}}, "its twin was graded at another size"),
-    ],
-)
-def test_a_cheat_needs_a_sound_twin(changes, note):
-    found = line(twin=graded(twin_of(FIRST), **changes))
-    assert found.note.strip() == note
-    assert exit_code([found]) == 3
-    assert line_of(FIRST, 5, grades(graded(FIRST.title))).note == "its twin was not graded"
-
-
 def test_the_table_has_every_cheat_at_every_duration_and_marks_a_gain():
     assert exit_code(lines_of(whole()).values()) == 0
     assert "Not complete" not in table(whole())

@@ -95,16 +95,6 @@ def test_a_card_names_the_values_that_calls_may_have_wherever_that_is_settled(mo
     assert pipeline.grade(REQUEST, Silent(), Pool()).seeds.profiles == [Profile.LARGE]
 
 
-def test_a_card_says_whether_inputs_were_in_l2(monkeypatch):
-    from evaluator.judge import verdict
-    from evaluator.records import L2Inputs, L2Rule, Outcome
-
-    warm = L2Inputs(rule=L2Rule.WARM)
-    monkeypatch.setattr(verdict, "judge", lambda *_: Outcome(status=Status.CORRECT, l2=warm))
-    monkeypatch.setattr(Context, "seeds", SeedBook(None))
-    assert pipeline.grade(REQUEST, Silent(), Pool()).l2 == warm
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_an_error_nobody_thought_of_is_a_card_and_no_pass(grade, capsys, caplog, late):
     card = grade(ZeroDivisionError(f"oops {HOSTILE}"), late=late)
@@ -122,23 +112,23 @@ def test_an_error_nobody_thought_of_is_a_card_and_no_pass(grade, capsys, caplog,
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(JudgeFailed("a disk is full"), Code.JUDGE_FAILED), (MemoryError("1 TiB"), Code.JUDGE_MEMORY)]
+    ("error", "code", "step"),
+    [
+        (JudgeFailed("a disk is full"), Code.JUDGE_FAILED, ENTRIES[Code.JUDGE_FAILED].next_step),
+        (JudgeFailed("a disk is full", hint="free space in $TMPDIR"), Code.JUDGE_FAILED, "free space in $TMPDIR"),
+        (MemoryError("1 TiB"), Code.JUDGE_MEMORY, ENTRIES[Code.JUDGE_MEMORY].next_step),
+    ],
 )
-def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, caplog, error, code):
+def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, caplog, error, code, step):
     card = grade(error)
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, code.value)
     assert (capsys.readouterr().err, caplog.records) == ("", [])
-    assert card.reason.next_step == ENTRIES[code].next_step
+    assert card.reason.next_step == step
 
 
 def test_processes_that_outlive_their_kill_are_the_submissions_doing(grade):
     card = grade(OutlivesKill("210 processes of a runner were not gone 20 s after their kill"))
     assert (card.status, card.reason.code) == (Status.RUNTIME_ERROR, Code.NOT_STOPPED.value)
-
-
-def test_a_failure_of_the_judge_keeps_the_remedy_of_its_error(grade):
-    card = grade(JudgeFailed("a disk is full", hint="free space in $TMPDIR"))
-    assert card.reason.next_step == "free space in $TMPDIR"
 
 
 @pytest.mark.parametrize("error", [ProblemError("its forward raises"), KeyboardInterrupt()])
