@@ -204,9 +204,7 @@ class AnswerTrials(TrialRunner):
         sites = Sites({}, FROZEN_BY_RULE if frozen else reference.weights.why_not)
         memory: Any = SharedMemory(outputs, outputs, 0, None, 0)
         clock: Any = _NoClock()
-        super().__init__(
-            reference, clock, memory, rule, reference.outline, setup.compare, setup.distribution_mix, sites=sites
-        )
+        super().__init__(reference, clock, memory, rule, setup.compare, setup.distribution_mix, sites=sites)
         self.call_driver: Any = _FunctionDriver(answer, outputs)
 
 

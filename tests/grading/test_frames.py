@@ -92,7 +92,7 @@ def play(reference):
             puppet = Puppet()
             with RunnerClient(puppet, None) as session:
                 memory = SharedMemory(inputs, outputs, 1 << 16, None, 1 << 17)
-                trial_runner = TrialRunner(reference, HostClock(session, outputs), memory, ToleranceRule.MEASURED, None)
+                trial_runner = TrialRunner(reference, HostClock(session, outputs), memory, ToleranceRule.MEASURED)
                 actor = threading.Thread(target=_perform, args=(act, puppet, inputs, outputs), daemon=True)
                 actor.start()
                 trial = trial_runner.run(0, SEED, timeout_s=timeout_s)

@@ -180,7 +180,7 @@ def test_no_stream_is_a_right_answer(reference, memory, stream):
     started = time.monotonic()
     memory.outputs.flat.zero_()
     with RunnerClient(Hostile(stream, prepares=True), None) as session:
-        trial_runner = TrialRunner(reference, HostClock(session, memory.outputs), memory, ToleranceRule.MEASURED, None)
+        trial_runner = TrialRunner(reference, HostClock(session, memory.outputs), memory, ToleranceRule.MEASURED)
         trial = trial_runner.run(0, 7, timeout_s=60.0)
     assert trial.fault.status in FAILURES
     assert trial.check is None or not trial.check.ok

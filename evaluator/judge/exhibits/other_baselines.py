@@ -19,7 +19,6 @@ from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
 from evaluator.judge.reference.changing_weights import Sites
-from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
@@ -188,10 +187,8 @@ def _fresh_seeds() -> Iterator[int]:
 def _trial_runner(context: GradeContext, model_runner: ModelRunner, tf32: Tf32 | None, sites: Sites) -> TrialRunner:
     """Create the trials of a reference's form: with the original inputs, within the tolerance of the TF32 setting."""
     compare = context.backend.compare if tf32 is not Tf32.DEFAULT else _with_room(context.backend.compare)
-    rule, outline = context.terms.options.tolerance, context.reference.outline
-    return TrialRunner(
-        context.reference, model_runner.clock, model_runner.memory, rule, outline, compare, AS_GIVEN_ALONE, sites=sites
-    )
+    rule = context.terms.options.tolerance
+    return TrialRunner(context.reference, model_runner.clock, model_runner.memory, rule, compare, sites=sites)
 
 
 def _with_room(compare: Comparison) -> Comparison:

@@ -139,7 +139,6 @@ class ModelRunner(NamedTuple):
             self.clock,
             self.memory,
             terms.options.tolerance,
-            reference.outline,
             self.spec.compare,
             self.spec.distribution_mix,
             first_call_s=call_timeouts(

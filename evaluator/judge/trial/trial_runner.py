@@ -35,7 +35,7 @@ from evaluator.judge.setup.distribution_mix import AS_GIVEN_ALONE, DistributionM
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.setup.wrong_answers import is_noise
 from evaluator.judge.tensors.output_views import some_bits
-from evaluator.judge.tensors.pytree import LaidOut, Value
+from evaluator.judge.tensors.pytree import LaidOut
 from evaluator.judge.trial.call_driver import CallDriver
 from evaluator.judge.trial.trial import EarlierWeightsTrial, Trial
 from evaluator.protocol import model_call
@@ -65,7 +65,6 @@ class TrialRunner:
         clock: Clock,
         memory: SharedMemory,
         rule: ToleranceRule,
-        outline: Value,
         comparison: Comparison = begin,
         distribution_mix: DistributionMix = AS_GIVEN_ALONE,
         *,
@@ -74,12 +73,12 @@ class TrialRunner:
         source: str = "",
         trusted: bool = False,
     ) -> None:
-        """Compare answers of the runner behind `clock` with `reference`, with output shapes of `outline`.
+        """Compare answers of the runner behind `clock` with `reference`.
 
-        Input distributions come from `distribution_mix`. `outline` matters only if the reference is computed in blocks.
-        `first_call_s` raises the time limit of the first call until all work is queued. Weights change between calls if
-        `sites` locates the weights in the runner. The submission's text `source` explains errors of rounding. Values
-        of a `trusted` runner, one of the reference, are no samples of a submission's precision.
+        Input distributions come from `distribution_mix`. `first_call_s` raises the time limit of the first call until
+        all work is queued. Weights change between calls if `sites` locates the weights in the runner. The submission's
+        text `source` explains errors of rounding. Values of a `trusted` runner, one of the reference, are no samples of
+        a submission's precision.
         """
         self._is_trusted = trusted
         self._source = source
@@ -91,7 +90,9 @@ class TrialRunner:
         self._distribution_mix = distribution_mix
         self._explained: set[bool] = set()
         """Kinds of values with an explained wrong answer: the problem's own (True), and others."""
-        self._answers = AnswerJudge(reference, clock, memory, rule, outline, comparison, distribution_mix, sites)
+        self._answers = AnswerJudge(
+            reference, clock, memory, rule, reference.outline, comparison, distribution_mix, sites
+        )
         self._precision = self._answers.precision
         precomputed_output = self._answers.precomputed_output
         self.call_driver = CallDriver(reference, clock, memory, sites, precomputed_output, first_call_s)
