@@ -25,10 +25,8 @@ from evaluator.protocol.frames import (
     BuildRequest,
     CompiledKernel,
     CompiledKernels,
-    Done,
     FromRunner,
     Profiled,
-    Scalar,
     SeenKernel,
 )
 from evaluator.protocol.standalone_call import PrebuiltLibraries
@@ -66,19 +64,18 @@ def test_the_profiler_sees_one_call_of_three():
     assert not any("ProfilerStep" in name for name in seen)
 
 
-def test_own_kernels_are_told_by_what_was_built():
-    names = ["relu_kernel(float const*, float*, int)", "void at::native::relu_kernel<4>(int)", "Memset (Device)"]
+def test_own_kernels_are_told_by_what_was_built_and_by_the_text():
+    names = [
+        "relu_kernel(float const*, float*, int)",
+        "void at::native::relu_kernel<4>(int)",
+        "Memset (Device)",
+        "tuned",
+    ]
     answer = Profiled(kernels=[SeenKernel(name, 1, 10.0) for name in names], others=0)
-    found = described(answer, build_service(OWN), gpu=True)
-    assert [use.own for use in found.kernels] == [True, False, False]
-    assert (found.own_share, found.launches, found.time_us) == (pytest.approx(1 / 3), 3, 30.0)
-
-
-def test_kernels_of_triton_are_told_by_the_text():
-    answer = Profiled(kernels=[SeenKernel(name, 1, 10.0) for name in ("tuned", "sgemm")], others=0)
     source = "import triton\n@triton.jit\ndef tuned(x):\n    pass\n"
-    found = described(answer, build_service(), gpu=True, source=source)
-    assert [use.own for use in found.kernels] == [True, False]
+    found = described(answer, build_service(OWN), gpu=True, source=source)
+    assert [use.own for use in found.kernels] == [True, False, False, True]
+    assert (found.own_share, found.launches, found.time_us) == (pytest.approx(1 / 2), 4, 40.0)
 
 
 def test_resources_that_a_runner_reports_are_marked():
@@ -105,31 +102,16 @@ def test_what_a_runner_says_is_bounded_and_has_no_nan():
     assert msgspec.json.decode(msgspec.json.encode(found), type=Profiling) == found
 
 
+RIGHT = SeenKernel("k", 1, 1.0)
+
+
 @pytest.mark.parametrize(
-    "kernel",
-    [
-        {"name": "k" * 5000, "launches": 1, "time_us": 1.0},
-        {"name": "k", "launches": -1, "time_us": 1.0},
-        {"name": "k", "launches": 1, "time_us": -1.0},
-        {"name": "k", "launches": 1, "time_us": float("inf")},
-        {"name": "k", "launches": 1.5, "time_us": 1.0},
-    ],
+    "kernels",
+    [[SeenKernel("k", -1, 1.0)], [SeenKernel("k", 1, -1.0)], [SeenKernel("k", 1, float("inf"))], [RIGHT] * 257],
 )
-def test_a_frame_that_is_no_profile_is_refused(kernel):
-    body = {"type": "Profiled", "kernels": [{"type": "SeenKernel", **kernel}], "others": 0}
+def test_a_frame_that_is_no_profile_is_refused(kernels):
     with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=FromRunner)
-    right = {"type": "SeenKernel", "name": "k", "launches": 1, "time_us": 1.0}
-    good = msgspec.msgpack.encode(body | {"kernels": [right]})
-    assert msgspec.msgpack.decode(good, type=FromRunner) == Profiled([SeenKernel("k", 1, 1.0)], 0)
-    many = msgspec.msgpack.encode(body | {"kernels": [right] * 257})
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(many, type=FromRunner)
-
-
-def test_another_answer_where_a_profile_belongs_is_out_of_place():
-    """The union of frames holds it, so the judge must look: `unexpected_frame` rejects it."""
-    assert not isinstance(Done(index=0, outputs=Scalar(value=None)), Profiled)
+        msgspec.msgpack.decode(msgspec.msgpack.encode(Profiled(kernels, 0)), type=FromRunner)
 
 
 LOG = """\
@@ -237,28 +219,18 @@ def test_the_screen_says_where_the_time_goes():
     assert "ns::plain: 12 registers, 0 bytes shared, no spills" in text
 
 
-def test_hostile_names_are_shown_as_text():
-    use = KernelUse("\x1b[2J[red]kernel\u202e" * 50, 1, 1.0, True)
-    text = screen(replace(PROFILE, kernels=[use], resources=[replace(PROFILE.resources[0], name="\x1b]0;x\x07k")]))
-    assert not set(text) & set("\x1b\x07\u202e")
-
-
-def test_what_was_not_profiled_says_why():
-    why = finding(Code.NOT_PROFILED, "the profiled call failed: it raised")
-    assert "Profile the profiled call failed: it raised" in screen(Profiling([], 0, 0, 0.0, None, [], why))
-
-
-def test_the_emulated_device_has_no_times_to_profile():
-    with pytest.raises(UsageError, match="has no effect on emulated"):
-        read_options({"profile": "torch", "device": "emulated"})
-
-
-@pytest.mark.parametrize("device", [DeviceKind.CPU, DeviceKind.EMULATED])
-def test_counters_are_those_of_a_gpu(device):
-    with pytest.raises(UsageError, match=f"an NVIDIA GPU's counters, but this grade is on {device.value}"):
-        read_options({"profile": "ncu", "device": device})
-    assert read_options({"profile": "ncu", "device": "cuda"}).profile is ProfilerKind.NCU
-    assert read_options({"device": device}).profile is None
+@pytest.mark.parametrize(
+    ("kind", "device", "said"),
+    [
+        ("torch", DeviceKind.EMULATED, "has no effect on emulated"),
+        ("ncu", DeviceKind.CPU, "an NVIDIA GPU's counters, but this grade is on cpu"),
+        ("ncu", DeviceKind.EMULATED, "an NVIDIA GPU's counters, but this grade is on emulated"),
+    ],
+)
+def test_a_profile_needs_times_and_counters_a_gpu(kind, device, said):
+    with pytest.raises(UsageError, match=said):
+        read_options({"profile": kind, "device": device})
+    assert read_options({"profile": kind, "device": "cuda"}).profile is ProfilerKind(kind)
 
 
 COUNTERS = Counters(
@@ -305,14 +277,18 @@ def test_a_line_of_counters_fits_into_80_columns():
     assert line.endswith("occupancy 100 %")
 
 
-def test_a_name_that_a_program_under_ncu_made_up_is_shown_as_text():
+def test_hostile_names_are_shown_as_text():
     name = "\x1b[2J[red]kernel\u202e" * 50
-    hostile = replace(COUNTERS, kernels=[replace(COUNTERS.kernels[0], name=name)])
-    assert not set(screen(replace(PROFILE, counters=hostile))) & set("\x1b\u202e")
+    counted = replace(COUNTERS, kernels=[replace(COUNTERS.kernels[0], name=name)])
+    resources = [replace(PROFILE.resources[0], name="\x1b]0;x\x07k")]
+    text = screen(replace(PROFILE, kernels=[KernelUse(name, 1, 1.0, True)], resources=resources, counters=counted))
+    assert not set(text) & set("\x1b\x07\u202e")
 
 
-def test_counters_that_are_not_there_say_why_and_what_to_do():
-    why = finding(Code.COUNTERS_REFUSED, "the driver restricts this GPU's counters to administrators")
-    text = screen(replace(PROFILE, counters=Counters([], 0, 0, cut=False, finding=why)))
+def test_what_was_not_profiled_or_counted_says_why_and_what_to_do():
+    failed = finding(Code.NOT_PROFILED, "the profiled call failed: it raised")
+    refused = finding(Code.COUNTERS_REFUSED, "the driver restricts this GPU's counters to administrators")
+    text = screen(Profiling([], 0, 0, 0.0, None, [], failed, Counters([], 0, 0, cut=False, finding=refused)))
+    assert "Profile the profiled call failed: it raised" in text
     assert "Counters the driver restricts this GPU's counters to administrators" in text
     assert "NVreg_RestrictProfilingToAdminUsers=0" in text

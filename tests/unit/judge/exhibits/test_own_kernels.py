@@ -25,283 +25,174 @@ from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
 
 STRIPPED = Kernels(device_code=True, names=[])
 OWN = Kernels(device_code=True, names=["relu_kernel"])
+RIGHT, WRONG, UNTOLD = AblationResult.RIGHT, AblationResult.WRONG, AblationResult.UNTOLD
+BUILT, LAUNCHES, CALLS, PROFILE = ShareBasis.BUILT, ShareBasis.LAUNCHES, ShareBasis.CALLS, ShareBasis.PROFILE
+LEFT_OUT, REFUTED, WORK, UNKNOWN = ShareBasis.LEFT_OUT, ShareBasis.REFUTED, ShareBasis.WORK, ShareBasis.UNKNOWN
 
 
 def counted(launches=0, library_calls=0, own_calls=0, mixed_calls=0, **work):
     return Counted(launches, library_calls, own_calls, mixed_calls, **work)
 
 
-def evidence(device, kernels=OWN, libraries=1, source="", **more):
-    return OwnKernelEvidence(device, kernels, libraries, source, **more)
-
-
-def profile(own_share, time_us):
-    return Profiling([], 0, 0, time_us, own_share, [])
-
-
-NEEDED = AblationResults(AblationResult.WRONG, AblationResult.RIGHT)
-DIED, DIED_WITHOUT_LIBRARY = (
-    AblationResults(AblationResult.UNTOLD),
-    AblationResults(AblationResult.WRONG, AblationResult.UNTOLD),
-)
-CALLS_RELU, CALLS_EMPTY = (
-    ImportedSymbols(operations=["empty_like", "relu"]),
-    ImportedSymbols(operations=["empty_memory_format"]),
-)
-CALLS_BESIDE = ImportedSymbols(beside=["dlsym"])
-EMULATED, CPU, CUDA = DeviceKind.EMULATED, DeviceKind.CPU, DeviceKind.CUDA
-
-
-@pytest.mark.parametrize(
-    ("what", "basis", "low", "high"),
-    [
-        (evidence(EMULATED, NONE, 0), ShareBasis.BUILT, 0, 0),
-        (evidence(EMULATED, NONE, 1, counted=counted(9)), ShareBasis.BUILT, 0, 0),
-        (evidence(EMULATED, counted=counted(1)), ShareBasis.LAUNCHES, 1, 1),
-        (evidence(EMULATED, counted=counted(0, 1)), ShareBasis.LAUNCHES, 0, 0),
-        (evidence(EMULATED, counted=counted(0, 0)), ShareBasis.LAUNCHES, 0, 0),
-        (evidence(EMULATED, counted=counted(1, 3)), ShareBasis.LAUNCHES, 0.25, 0.25),
-        (evidence(EMULATED), ShareBasis.UNKNOWN, 0, 1),
-        (evidence(EMULATED, NONE, 0, "import triton", counted=counted(1)), ShareBasis.LAUNCHES, 1, 1),
-        (evidence(EMULATED, counted=counted(1), needs=NEEDED), ShareBasis.LAUNCHES, 1, 1),
-        (
-            evidence(EMULATED, counted=counted(1), needs=AblationResults(AblationResult.RIGHT)),
-            ShareBasis.LEFT_OUT,
-            0,
-            0,
-        ),
-        (
-            evidence(EMULATED, counted=counted(1), needs=AblationResults(AblationResult.WRONG, AblationResult.WRONG)),
-            ShareBasis.REFUTED,
-            0,
-            0,
-        ),
-        (
-            evidence(EMULATED, counted=counted(1, 1), needs=AblationResults(AblationResult.WRONG)),
-            ShareBasis.LAUNCHES,
-            0.5,
-            0.5,
-        ),
-        (evidence(EMULATED, needs=AblationResults(AblationResult.RIGHT)), ShareBasis.LEFT_OUT, 0, 0),
-        (
-            evidence(
-                CPU,
-                NONE,
-                counted=counted(own_calls=1000),
-                needs=AblationResults(AblationResult.WRONG, AblationResult.WRONG),
-            ),
-            ShareBasis.REFUTED,
-            0,
-            0,
-        ),
-        (evidence(CPU, NONE, 0, needs=AblationResults(AblationResult.RIGHT)), ShareBasis.BUILT, 0, 0),
-        (
-            evidence(CUDA, profiling=profile(1.0, 1.0), needs=AblationResults(AblationResult.RIGHT)),
-            ShareBasis.LEFT_OUT,
-            0,
-            0,
-        ),
-        (
-            evidence(CUDA, profiling=profile(0.75, 1.0), needs=AblationResults(AblationResult.WRONG)),
-            ShareBasis.PROFILE,
-            0.75,
-            0.75,
-        ),
-        (evidence(CPU, NONE, 0), ShareBasis.BUILT, 0, 0),
-        (evidence(CPU, NONE, counted=counted(own_calls=1)), ShareBasis.CALLS, 1, 1),
-        (evidence(CPU, NONE, counted=counted(0, 1, 1, 1)), ShareBasis.CALLS, 0, 0.5),
-        (evidence(CPU, NONE, counted=counted(0, 1, 0)), ShareBasis.CALLS, 0, 0),
-        (evidence(CPU, NONE), ShareBasis.UNKNOWN, 0, 1),
-        (evidence(CUDA, NONE), ShareBasis.BUILT, 0, 0),
-        (evidence(CUDA, NONE, 0, "import triton"), ShareBasis.UNKNOWN, 0, 1),
-        (evidence(CUDA), ShareBasis.UNKNOWN, 0, 1),
-        (evidence(CUDA, NONE, profiling=profile(1.0, 1000.0)), ShareBasis.BUILT, 0, 0),
-        (evidence(CUDA, profiling=profile(0.75, 1000.0)), ShareBasis.PROFILE, 0.75, 0.75),
-        (evidence(CUDA, profiling=profile(0.0, 1000.0)), ShareBasis.PROFILE, 0, 0),
-        (evidence(CUDA, profiling=profile(None, 0.0)), ShareBasis.UNKNOWN, 0, 1),
-        (evidence(CUDA, STRIPPED, profiling=profile(0.0, 1.0)), ShareBasis.PROFILE, 0, 1),
-        (evidence(CUDA, source="import triton", profiling=profile(0.5, 1.0)), ShareBasis.PROFILE, 0.5, 1),
-    ],
-)
-def test_a_share_comes_from_what_is_known(what, basis, low, high):
-    own = own_kernels(what)
-    assert (own.basis, own.share_low, own.share_high) == (basis, low, high)
-
-
-@given(*[st.integers(0, 2**62)] * 4, st.sampled_from(DeviceKind), st.booleans())
-def test_no_number_of_a_runners_makes_a_share_where_nothing_was_built(launches, library, own, mixed, device, built):
-    claims = counted(launches, library, own, mixed)
-    found = own_kernels(
-        evidence(device, OWN if built else NONE, int(built), counted=claims, profiling=profile(1.0, 1.0))
+def evidence(device, *counts, kernels=OWN, libraries=1, source="", without=(), profile=None, **more):
+    """Make evidence with `counts` of a call (none: no count), and a `profile` of own share and time."""
+    return OwnKernelEvidence(
+        device,
+        kernels,
+        libraries,
+        source,
+        counted=counts[0] if counts and isinstance(counts[0], Counted) else counted(*counts) if counts else None,
+        profiling=None if profile is None else Profiling([], 0, 0, profile[1], profile[0], []),
+        needs=AblationResults(*without),
+        **more,
     )
-    assert 0 <= found.share_low <= found.share_high <= 1
-    if not built:
-        assert too_little(found, 0.001).finding.code == Code.TOO_LITTLE_OWN.value
 
 
-@pytest.mark.parametrize(
-    ("what", "basis", "low", "high"),
-    [
-        # A submission can die of what is left out; that is worth no more than what it can prove.
-        (evidence(EMULATED, counted=counted(1), needs=DIED), ShareBasis.LAUNCHES, 0, 1),
-        (evidence(EMULATED, counted=counted(1, 3), needs=DIED), ShareBasis.LAUNCHES, 0, 0.25),
-        (evidence(EMULATED, counted=counted(1), needs=DIED_WITHOUT_LIBRARY), ShareBasis.LAUNCHES, 0, 1),
-        (evidence(CPU, NONE, counted=counted(own_calls=1), needs=DIED), ShareBasis.CALLS, 0, 1),
-        (evidence(CPU, NONE, counted=counted(0, 1), needs=DIED), ShareBasis.CALLS, 0, 0),
-        (evidence(CUDA, profiling=profile(0.75, 1.0), needs=AblationResults()), ShareBasis.PROFILE, 0.75, 0.75),
-        # What a library imports makes its functions mixed, unless the answer is right without the operations.
-        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_RELU), ShareBasis.CALLS, 0, 1),
-        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_RELU, needs=NEEDED), ShareBasis.CALLS, 1, 1),
-        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_EMPTY), ShareBasis.CALLS, 1, 1),
-        (evidence(CPU, NONE, counted=counted(0, 1, 1), imports=CALLS_RELU), ShareBasis.CALLS, 0, 0.5),
-        (evidence(CPU, NONE, counted=counted(own_calls=1), imports=CALLS_BESIDE, needs=NEEDED), ShareBasis.CALLS, 0, 1),
-        (evidence(EMULATED, counted=counted(1), imports=CALLS_RELU, needs=NEEDED), ShareBasis.LAUNCHES, 1, 1),
-        (evidence(EMULATED, counted=counted(1), imports=CALLS_BESIDE, needs=NEEDED), ShareBasis.LAUNCHES, 0, 1),
-        (
-            evidence(CPU, NONE, counted=counted(own_calls=1), imports=ImportedSymbols(readable=False)),
-            ShareBasis.CALLS,
-            0,
-            1,
-        ),
-        # Functions that are called past a module are neither counted nor left out.
-        (evidence(CPU, NONE, counted=counted(), source="import ctypes"), ShareBasis.CALLS, 0, 1),
-        (
-            evidence(CPU, NONE, source="import ctypes", needs=AblationResults(AblationResult.RIGHT)),
-            ShareBasis.UNKNOWN,
-            0,
-            1,
-        ),
-        (
-            evidence(CPU, NONE, imports=ImportedSymbols(classes=True), needs=AblationResults(AblationResult.RIGHT)),
-            ShareBasis.UNKNOWN,
-            0,
-            1,
-        ),
-        (
-            evidence(EMULATED, source="import ctypes", needs=AblationResults(AblationResult.RIGHT)),
-            ShareBasis.LEFT_OUT,
-            0,
-            0,
-        ),
-    ],
-)
-def test_what_cannot_be_told_is_at_least_none(what, basis, low, high):
-    own = own_kernels(what)
-    assert (own.basis, own.share_low, own.share_high) == (basis, low, high)
+def emulated(*counts, **more):
+    return evidence(DeviceKind.EMULATED, *counts, **more)
 
 
-@given(
-    *[st.integers(0, 2**62)] * 4,
-    st.sampled_from([CPU, EMULATED]),
-    st.sampled_from(AblationResult),
-    st.sampled_from(AblationResult),
-)
-def test_no_failure_to_answer_raises_the_least_share(launches, library, own, mixed, device, kernels, without):
-    claims = counted(launches, library, own, mixed)
-    found = own_kernels(evidence(device, counted=claims, needs=AblationResults(kernels, without)))
-    alone = own_kernels(evidence(device, counted=claims))
-    assert found.share_low <= alone.share_low
-    if AblationResult.UNTOLD in (kernels, without):
-        assert found.share_low == 0
+def cpu(*counts, **more):
+    return evidence(DeviceKind.CPU, *counts, **({"kernels": NONE} | more))
 
 
+def cuda(*counts, **more):
+    return evidence(DeviceKind.CUDA, *counts, **more)
+
+
+NEEDED = (WRONG, RIGHT)
+CALLS_RELU = ImportedSymbols(operations=["empty_like", "relu"])
+CALLS_EMPTY = ImportedSymbols(operations=["empty_memory_format"])
+CALLS_BESIDE = ImportedSymbols(beside=["dlsym"])
 PRODUCT = NeededWork(Cost(flop=10**9, moved_bytes=10**7, operations=1), least_bytes=10**7)
 """A product of matrices."""
 RELU = NeededWork(Cost(flop=0, moved_bytes=800, operations=1), least_bytes=800)
 CHAIN = NeededWork(Cost(flop=0, moved_bytes=2400, operations=3), least_bytes=800, operations=frozenset(["relu", "mul"]))
 """Three operations, which one could do."""
 COPY = NeededWork(Cost(flop=0, moved_bytes=0, operations=0), least_bytes=800)
+MM = {"flop": 10**9, "moved_bytes": 10**7}
 
 
 @pytest.mark.parametrize(
-    ("what", "needed", "basis", "low", "high"),
+    ("what", "basis", "low", "high"),
     [
+        (emulated(kernels=NONE, libraries=0), BUILT, 0, 0),
+        (emulated(9, kernels=NONE), BUILT, 0, 0),
+        (emulated(1), LAUNCHES, 1, 1),
+        (emulated(0, 1), LAUNCHES, 0, 0),
+        (emulated(0, 0), LAUNCHES, 0, 0),
+        (emulated(1, 3), LAUNCHES, 0.25, 0.25),
+        (emulated(), UNKNOWN, 0, 1),
+        (emulated(1, kernels=NONE, libraries=0, source="import triton"), LAUNCHES, 1, 1),
+        (emulated(1, without=NEEDED), LAUNCHES, 1, 1),
+        (emulated(1, without=(RIGHT,)), LEFT_OUT, 0, 0),
+        (emulated(1, without=(WRONG, WRONG)), REFUTED, 0, 0),
+        (emulated(1, 1, without=(WRONG,)), LAUNCHES, 0.5, 0.5),
+        (emulated(without=(RIGHT,)), LEFT_OUT, 0, 0),
+        (cpu(0, 0, 1000, without=(WRONG, WRONG)), REFUTED, 0, 0),
+        (cpu(libraries=0, without=(RIGHT,)), BUILT, 0, 0),
+        (cuda(profile=(1.0, 1.0), without=(RIGHT,)), LEFT_OUT, 0, 0),
+        (cuda(profile=(0.75, 1.0), without=(WRONG,)), PROFILE, 0.75, 0.75),
+        (cpu(libraries=0), BUILT, 0, 0),
+        (cpu(0, 0, 1), CALLS, 1, 1),
+        (cpu(0, 1, 1, 1), CALLS, 0, 0.5),
+        (cpu(0, 1, 0), CALLS, 0, 0),
+        (cpu(), UNKNOWN, 0, 1),
+        (cuda(kernels=NONE), BUILT, 0, 0),
+        (cuda(kernels=NONE, libraries=0, source="import triton"), UNKNOWN, 0, 1),
+        (cuda(), UNKNOWN, 0, 1),
+        (cuda(kernels=NONE, profile=(1.0, 1000.0)), BUILT, 0, 0),
+        (cuda(profile=(0.75, 1000.0)), PROFILE, 0.75, 0.75),
+        (cuda(profile=(0.0, 1000.0)), PROFILE, 0, 0),
+        (cuda(profile=(None, 0.0)), UNKNOWN, 0, 1),
+        (cuda(kernels=STRIPPED, profile=(0.0, 1.0)), PROFILE, 0, 1),
+        (cuda(source="import triton", profile=(0.5, 1.0)), PROFILE, 0.5, 1),
+        # A submission can die of what is left out; that is worth no more than what it can prove.
+        (emulated(1, without=(UNTOLD,)), LAUNCHES, 0, 1),
+        (emulated(1, 3, without=(UNTOLD,)), LAUNCHES, 0, 0.25),
+        (emulated(1, without=(WRONG, UNTOLD)), LAUNCHES, 0, 1),
+        (cpu(0, 0, 1, without=(UNTOLD,)), CALLS, 0, 1),
+        (cpu(0, 1, without=(UNTOLD,)), CALLS, 0, 0),
+        # What a library imports makes its functions mixed, unless the answer is right without the operations.
+        (cpu(0, 0, 1, imports=CALLS_RELU), CALLS, 0, 1),
+        (cpu(0, 0, 1, imports=CALLS_RELU, without=NEEDED), CALLS, 1, 1),
+        (cpu(0, 0, 1, imports=CALLS_EMPTY), CALLS, 1, 1),
+        (cpu(0, 1, 1, imports=CALLS_RELU), CALLS, 0, 0.5),
+        (cpu(0, 0, 1, imports=CALLS_BESIDE, without=NEEDED), CALLS, 0, 1),
+        (emulated(1, imports=CALLS_RELU, without=NEEDED), LAUNCHES, 1, 1),
+        (emulated(1, imports=CALLS_BESIDE, without=NEEDED), LAUNCHES, 0, 1),
+        (cpu(0, 0, 1, imports=ImportedSymbols(readable=False)), CALLS, 0, 1),
+        # Functions that are called past a module are neither counted nor left out.
+        (cpu(0, source="import ctypes"), CALLS, 0, 1),
+        (cpu(source="import ctypes", without=(RIGHT,)), UNKNOWN, 0, 1),
+        (cpu(imports=ImportedSymbols(classes=True), without=(RIGHT,)), UNKNOWN, 0, 1),
+        (emulated(source="import ctypes", without=(RIGHT,)), LEFT_OUT, 0, 0),
         # Copies around PyTorch's operation, and decoys beside it.
-        (evidence(CPU, NONE, counted=counted(0, 1, 2, moved_bytes=800)), RELU, ShareBasis.WORK, 0, 0),
-        (
-            evidence(EMULATED, counted=counted(3, 1, flop=10**9, moved_bytes=10**7)),
-            PRODUCT,
-            ShareBasis.WORK,
-            0,
-            0,
-        ),
-        (
-            evidence(CUDA, counted=counted(0, 1, flop=10**9, moved_bytes=10**7), profiling=profile(0.9, 1.0)),
-            PRODUCT,
-            ShareBasis.WORK,
-            0,
-            0,
-        ),
+        (cpu(counted(0, 1, 2, moved_bytes=800), needed=RELU), WORK, 0, 0),
+        (emulated(counted(3, 1, **MM), needed=PRODUCT), WORK, 0, 0),
+        (cuda(counted(0, 1, **MM), profile=(0.9, 1.0), needed=PRODUCT), WORK, 0, 0),
         # One operation of PyTorch's may stand for all three of the reference.
-        (
-            evidence(EMULATED, counted=counted(3, 1, moved_bytes=800, operations=["silu"])),
-            CHAIN,
-            ShareBasis.WORK,
-            0,
-            2 / 3,
-        ),
-        (
-            evidence(EMULATED, counted=counted(3, 1, moved_bytes=800, operations=["relu"])),
-            CHAIN,
-            ShareBasis.WORK,
-            2 / 3,
-            2 / 3,
-        ),
+        (emulated(counted(3, 1, moved_bytes=800, operations=["silu"]), needed=CHAIN), WORK, 0, 2 / 3),
+        (emulated(counted(3, 1, moved_bytes=800, operations=["relu"]), needed=CHAIN), WORK, 2 / 3, 2 / 3),
         # A product of PyTorch's, where the reference has none.
-        (
-            evidence(EMULATED, counted=counted(9, 1, flop=10**9, moved_bytes=600, operations=["mm"])),
-            CHAIN,
-            ShareBasis.WORK,
-            0.25,
-            0.75,
-        ),
+        (emulated(counted(9, 1, flop=10**9, moved_bytes=600, operations=["mm"]), needed=CHAIN), WORK, 0.25, 0.75),
         # An operation on a hundredth of the values.
-        (evidence(EMULATED, counted=counted(3, 1, moved_bytes=8)), RELU, ShareBasis.LAUNCHES, 0.75, 0.75),
-        (evidence(CPU, NONE, counted=counted(0, 0, 1)), RELU, ShareBasis.CALLS, 1, 1),
-        (
-            evidence(EMULATED, counted=counted(1, 1, moved_bytes=80, operations=["mul"])),
-            COPY,
-            ShareBasis.LAUNCHES,
-            0,
-            0.5,
-        ),
+        (emulated(counted(3, 1, moved_bytes=8), needed=RELU), LAUNCHES, 0.75, 0.75),
+        (cpu(0, 0, 1, needed=RELU), CALLS, 1, 1),
+        (emulated(counted(1, 1, moved_bytes=80, operations=["mul"]), needed=COPY), LAUNCHES, 0, 0.5),
         # The work of NumPy and of NVIDIA's libraries is not seen.
-        (evidence(CPU, NONE, counted=counted(0, 0, 1, exported_bytes=400)), RELU, ShareBasis.CALLS, 0, 1),
-        (evidence(CPU, NONE, counted=counted(0, 0, 1, exported_bytes=40)), RELU, ShareBasis.CALLS, 1, 1),
-        (
-            evidence(EMULATED, counted=counted(3, 1, library_launches=1)),
-            PRODUCT,
-            ShareBasis.LAUNCHES,
-            0,
-            0.75,
-        ),
+        (cpu(counted(0, 0, 1, exported_bytes=400), needed=RELU), CALLS, 0, 1),
+        (cpu(counted(0, 0, 1, exported_bytes=40), needed=RELU), CALLS, 1, 1),
+        (emulated(counted(3, 1, library_launches=1), needed=PRODUCT), LAUNCHES, 0, 0.75),
     ],
 )
-def test_own_kernels_did_not_do_what_pytorch_computed(what, needed, basis, low, high):
-    own = own_kernels(what._replace(needed=needed))
+def test_a_share_comes_from_what_is_known(what, basis, low, high):
+    own = own_kernels(what)
     assert own.basis is basis
     assert (own.share_low, own.share_high) == pytest.approx((low, high))
 
 
+@given(*[st.integers(0, 2**62)] * 4, st.sampled_from(DeviceKind), st.booleans())
+def test_no_number_of_a_runners_makes_a_share_where_nothing_was_built(launches, library, own, mixed, device, built):
+    counts, kernels = (launches, library, own, mixed), OWN if built else NONE
+    found = own_kernels(evidence(device, *counts, kernels=kernels, libraries=int(built), profile=(1.0, 1.0)))
+    assert 0 <= found.share_low <= found.share_high <= 1
+    if not built:
+        assert too_little(found, 0.001).finding.code == Code.TOO_LITTLE_OWN.value
+
+
+@given(
+    *[st.integers(0, 2**62)] * 4,
+    st.sampled_from([DeviceKind.CPU, DeviceKind.EMULATED]),
+    *[st.sampled_from(AblationResult)] * 2,
+)
+def test_no_failure_to_answer_raises_the_least_share(launches, library, own, mixed, device, kernels, without):
+    claims = (launches, library, own, mixed)
+    found = own_kernels(evidence(device, *claims, without=(kernels, without)))
+    assert found.share_low <= own_kernels(evidence(device, *claims)).share_low
+    if UNTOLD in (kernels, without):
+        assert found.share_low == 0
+
+
 def test_a_rejection_says_what_pytorch_computed():
-    own = own_kernels(evidence(EMULATED, counted=counted(3, 1, moved_bytes=600), needed=RELU))
+    own = own_kernels(emulated(counted(3, 1, moved_bytes=600), needed=RELU))
     message = "own kernels do 25% of the work, 60% is required: PyTorch's operations do 75%, in FLOP and bytes"
     assert too_little(own, 0.6).finding.message == message
 
 
 def test_a_policy_rejects_too_little_and_passes_nothing_that_is_not_known():
-    half = own_kernels(evidence(EMULATED, counted=counted(1, 1)))
+    half = own_kernels(emulated(1, 1))
     assert too_little(half, 0.5) is None
     assert not_known(half, 0.5) is None
     rejected = too_little(half, 0.51)
     assert (rejected.status, rejected.finding.code) == (Status.REJECTED, Code.TOO_LITTLE_OWN.value)
     assert rejected.finding.message.endswith("a call has 1 launch of own kernels and 1 library operation")
-    unknown = own_kernels(evidence(CUDA))
+    unknown = own_kernels(cuda())
     assert too_little(unknown, 1.0) is None
     assert not_known(unknown, 0.01).status is Status.INCONCLUSIVE
     assert not_known(None, 0.01).finding.code == Code.OWN_SHARE_UNKNOWN.value
     assert (too_little(unknown, None), not_known(None, None)) == (None, None)
-    between = own_kernels(evidence(CPU, NONE, counted=counted(0, 1, 1, 1)))
+    between = own_kernels(cpu(0, 1, 1, 1))
     assert too_little(between, 0.5) is None
     assert not_known(between, 0.5) is not None
 
