@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.admission.numeric_controls import few_off, off_by
+from evaluator.admission.numeric_controls import ONE_IN, off_by
 from evaluator.judge.compare.limits import limit_of, with_scales
-from evaluator.judge.compare.steps import Steps
+from evaluator.judge.compare.steps import FEW_ONE_IN, Steps
 from evaluator.judge.compare.tensor_comparison import Sides, compare
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.reference.input_distributions import change
@@ -103,7 +103,8 @@ def test_the_controls_in_small_outputs(form):
     declared = problem("x", formats=Formats(outputs={"output": OutputFormat(form)}))
     for count in (1, 2, 15, 16, 17, 63, 65, 127, 129, 257, 4097):
         codes = torch.zeros(count, dtype=dtype_of(form))
-        few, two = few_off(declared, {"output": codes}), off_by(declared, {"output": codes}, 2, 128)
+        few = off_by(declared, {"output": codes}, 1, ONE_IN, fewest=FEW_ONE_IN)
+        two = off_by(declared, {"output": codes}, 2, ONE_IN)
         half = off_by(declared, {"output": codes}, 1, 2)
         assert (few is None) == (count < 16)
         assert few is None or compared(form, few["output"], codes).ok, count
