@@ -1,6 +1,7 @@
 """A worker that grades in no time: the source says what comes of it, so batches can be tested without a compiler."""
 
 import threading
+import time
 from collections import Counter
 
 import msgspec
@@ -89,6 +90,14 @@ class FakeWorker:
     def close(self):
         self.interrupted.set()
         self.closed = True
+
+
+def soon(condition):
+    """Wait until a condition holds."""
+    until_s = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
 
 
 def text_submission(source):

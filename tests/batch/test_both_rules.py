@@ -8,39 +8,33 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from evaluator.batch.runs.index import row_of
-from evaluator.commands import main as cli
 from evaluator.files.card_files import read_card, write_card
 from evaluator.records import Status
 from evaluator.report.page.pages import RunPage, run_page
 from evaluator.report.run.intervals import share
 from evaluator.report.run.run_tables import described, document, markdown, render
 from evaluator.report.run.several_runs import NamedRun, rates
-from evaluator.report.run.summary import Device, RunSample, sections
-from tests import cards
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
+from evaluator.report.run.summary import RunSample, sections
+from tests.batch.samples import EMULATED, GPU, sample
 
-GPU = Device("cuda", "a GPU", timed=True)
-EMULATED = Device("emulated", "a processor", timed=False)
 LEAST = "its fast_p is a lower bound"
 
 
-def sample(name, status, opinion, speedup=None, reason=None, device=GPU, problem="level1/1_X"):
-    given = RunSample(problem, int(problem[5]), name, device, status, built=True, speedup=speedup, reason=reason)
-    return given._replace(benchmark_correct=opinion)
+def judged(name, status, opinion, speedup=None, *, problem="level1/1_X", **more):
+    return sample(name, speedup, status, problem=problem, level=int(problem[5]), **more, benchmark_correct=opinion)
 
 
 SAMPLES = [
-    sample("fast", Status.CORRECT, True, speedup=3.0),
-    sample("refused", Status.CORRECT, False, speedup=1.2),
-    sample("slow", Status.CORRECT, True, speedup=0.7),
-    sample("old", Status.CORRECT, None, speedup=1.7),
-    sample("biased", Status.WRONG_RESULT, True, reason="C405"),
-    sample("in_tf32", Status.WRONG_RESULT, True, reason="C414"),
-    sample("wrong", Status.WRONG_RESULT, False, reason="C405"),
-    sample("crashed", Status.RUNTIME_ERROR, None, reason="R302"),
+    judged("fast", Status.CORRECT, True, speedup=3.0),
+    judged("refused", Status.CORRECT, False, speedup=1.2),
+    judged("slow", Status.CORRECT, True, speedup=0.7),
+    judged("old", Status.CORRECT, None, speedup=1.7),
+    judged("biased", Status.WRONG_RESULT, True, reason="C405"),
+    judged("in_tf32", Status.WRONG_RESULT, True, reason="C414"),
+    judged("wrong", Status.WRONG_RESULT, False, reason="C405"),
+    judged("crashed", Status.RUNTIME_ERROR, None, reason="R302"),
     RunSample("level2/1_X", 2, "missing", None, None),
-    sample("shared", Status.REJECTED, True, reason="R314", problem="level2/1_X"),
+    judged("shared", Status.REJECTED, True, reason="R314", problem="level2/1_X"),
 ]
 
 
@@ -61,10 +55,7 @@ def test_a_card_without_an_opinion_counts_alike_by_both_rules():
     assert made.by_benchmark.total.correct == share(6, 10)
     assert made.by_benchmark.total.statuses == {"correct": 6, "wrong_result": 2, "runtime_error": 1, "missing": 1}
     assert made.by_benchmark.by_benchmark is None
-
-
-def test_what_kernelbenchs_rule_alone_refuses_is_not_fast_and_what_it_accepts_has_no_time():
-    fast = section().by_benchmark.total.fast
+    fast = made.by_benchmark.total.fast  # What KernelBench's rule alone accepts has no time.
     assert [fast[p].value for p in (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0)] == [0.6, 0.3, 0.2, 0.2, 0.2, 0.1, 0.0]
 
 
@@ -94,7 +85,7 @@ def test_the_rates_of_a_whole_level_are_there_by_both_rules():
 
 @pytest.mark.parametrize("opinion", [None, True])
 def test_rules_that_agree_have_a_sentence_and_rules_without_an_opinion_nothing(opinion):
-    made = section([sample("right", Status.CORRECT, opinion, speedup=2.0)])
+    made = section([judged("right", Status.CORRECT, opinion, speedup=2.0)])
     text = shown(made)
     assert ("Correct by KernelBench's rule: 1, by Warpgrade's: 1." in text) is (opinion is not None)
     assert text.count("KernelBench") == (opinion is not None)
@@ -102,7 +93,7 @@ def test_rules_that_agree_have_a_sentence_and_rules_without_an_opinion_nothing(o
 
 
 def test_without_a_clock_no_table_speaks_of_speed():
-    text = shown(section([sample("biased", Status.WRONG_RESULT, True, reason="C405", device=EMULATED)], EMULATED))
+    text = shown(section([judged("biased", Status.WRONG_RESULT, True, reason="C405", device=EMULATED)], EMULATED))
     assert "Correct by KernelBench's rule: 1, by Warpgrade's: 0." in text
     assert LEAST not in " ".join(text.split())
     assert "fast_1" not in text
@@ -125,7 +116,7 @@ def test_documents_have_both_rules():
 
 
 def test_the_page_has_both_rules_at_once_and_names_are_text():
-    hostile = sample("<script>alert(1)</script>", Status.WRONG_RESULT, True, reason="C405")
+    hostile = judged("<script>alert(1)</script>", Status.WRONG_RESULT, True, reason="C405")
     made = section([hostile, *SAMPLES])
     assert [table.title for table in described(made).tables] == ["By both rules", "Where the rules disagree"]
     page = b"".join(run_page(RunPage("run", [made]), [])).decode()
@@ -135,7 +126,7 @@ def test_the_page_has_both_rules_at_once_and_names_are_text():
 
 
 def test_of_many_disputed_submissions_the_first_are_listed():
-    made = section([sample(f"sample_{number}", Status.WRONG_RESULT, True, reason="C405") for number in range(30)])
+    made = section([judged(f"sample_{number}", Status.WRONG_RESULT, True, reason="C405") for number in range(30)])
     text = shown(made)
     assert "and 10 more; --json lists all" in text
     assert len(re.findall(r"(?m)^level1/1_X/sample_\d+ ", text)) == 20
@@ -143,7 +134,7 @@ def test_of_many_disputed_submissions_the_first_are_listed():
 
 
 def test_several_runs_have_a_table_by_benchmarks_rule():
-    agreed = NamedRun("A", section([sample("right", Status.CORRECT, None, speedup=2.0)]), [2.0])
+    agreed = NamedRun("A", section([judged("right", Status.CORRECT, None, speedup=2.0)]), [2.0])
     assert [table.title for table in rates([agreed, agreed])] == ["Correct", "Fast"]
     table = rates([agreed, NamedRun("B", section(), [])])[-1]
     assert table.title == "By KernelBench's rule"
@@ -151,12 +142,7 @@ def test_several_runs_have_a_table_by_benchmarks_rule():
     assert table.rows[1] == ["B", "60.0 %", "31.3 % to 83.2 %", "20.0 %", "10.0 %"]
 
 
-@pytest.mark.parametrize("opinion", [None, True, False])
-def test_a_row_of_the_index_has_the_cards_opinion(opinion):
-    assert row_of(cards.wrong_card(benchmark_correct=opinion), "relu/s.json", 1, 1).benchmark_correct is opinion
-
-
-def test_a_run_reports_what_its_cards_say(batch, hand_in, tmp_path, capsys):  # noqa: F811
+def test_a_run_reports_what_its_cards_say(batch, hand_in, tmp_path, command):
     hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong", "relu/c.py": "# crashing"})
     batch()
     for name in "ab":
@@ -164,11 +150,9 @@ def test_a_run_reports_what_its_cards_say(batch, hand_in, tmp_path, capsys):  # 
         card = read_card(path)
         judged = replace(card, checks=[replace(card.checks[0], benchmark_ok=True), *card.checks[1:]])
         write_card(replace(judged, benchmark_correct=True), path)
-    capsys.readouterr()
     for _ in range(2):  # The second report has the rows of the index.
-        assert cli.run(["report", "run", "--submissions", "rows.json"]) == 0
-        said = capsys.readouterr().out
-        assert "Correct by KernelBench's rule: 2, by Warpgrade's: 1." in said
-        assert re.search(r"(?m)^relu/b +correct +wrong_result +C405$", said)
+        assert command("report", "run", "--submissions", "rows.json") == 0
+        assert "Correct by KernelBench's rule: 2, by Warpgrade's: 1." in command.out
+        assert re.search(r"(?m)^relu/b +correct +wrong_result +C405$", command.out)
     rows = {row["name"]: row["benchmark_correct"] for row in json.loads((tmp_path / "rows.json").read_text())}
     assert rows == {"a": True, "b": True, "c": None}

@@ -4,11 +4,9 @@ import threading
 
 import pytest
 
-from evaluator.commands import main as cli
 from evaluator.view.live_run import LiveRun
 from evaluator.view.server import ViewServer
 from tests.batch import chromium
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(
     chromium.chromium() is None, reason="there is no Chromium; WARPGRADE_CHROMIUM may name one"
@@ -39,10 +37,8 @@ def browser():
 
 
 @pytest.fixture
-def page(batch, hand_in, tmp_path, browser):  # noqa: F811
-    hand_in(FILES)
-    batch()
-    assert cli.run(["report", "run", "--html", "page.html"]) == 0
+def page(run, tmp_path, browser):
+    assert run("report", "run", "--html", "page.html") == 0
     with browser.tab() as opened:
         opened.open((tmp_path / "page.html").as_uri())
         yield opened
@@ -122,26 +118,6 @@ def test_a_phone_shows_every_number_of_every_table(page):
     assert beyond == []
 
 
-def test_a_word_of_a_comparison_is_not_broken(page, tmp_path):
-    (tmp_path / "run").rename(tmp_path / "before")
-    cli.run(["batch", "submissions", "--run", "run", "--device", "cpu"])
-    assert cli.run(["compare", "before", "run", "--html", "compared.html"]) == 0
-    page.call("Emulation.setDeviceMetricsOverride", width=800, height=900, deviceScaleFactor=1, mobile=False)
-    page.open((tmp_path / "compared.html").as_uri())
-    texts = "Array.from(document.querySelectorAll('#submissions td.status'), cell => cell.firstChild)"
-    broken = f"{texts}.filter(text => {{ const range = document.createRange(); range.selectNode(text); "
-    assert page.evaluate(f"{broken} return range.getClientRects().length > 1 }}).length") == 0
-    colours = "['tr.same td.kind', 'summary'].map(each => getComputedStyle(document.querySelector(each)).color)"
-    same, soft = page.evaluate(colours)
-    assert same == soft
-
-
-def test_a_link_to_a_problem_opens_its_part(page):
-    page.evaluate("location.hash = 'p/relu'")
-    page.evaluate("new Promise(done => setTimeout(done, 200))")
-    assert page.evaluate("document.getElementById('part-problems').open") is True
-
-
 def test_a_chip_keeps_its_status_and_a_link_opens_its_submission(page):
     page.click("document.querySelector('#chips button[data-kind=wrong_result]')")
     assert page.evaluate(NAMES) == ["b"]
@@ -195,22 +171,11 @@ def test_the_reference_is_beside_the_code(page):
     assert page.evaluate(f"{body}.querySelector('svg .samples.submission').getBoundingClientRect().width") > 100
 
 
-def test_dark_mode_changes_the_colours_of_text_and_charts(page):
-    styles = "[getComputedStyle(document.body), getComputedStyle(document.querySelector('.charts svg text'))]"
-    colours = f"(([body, text]) => [body.color, body.backgroundColor, text.fill])({styles})"
-    found = []
-    for scheme in ("light", "dark"):
-        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        found.append(page.evaluate(colours))
-    assert all(light != dark for light, dark in zip(*found, strict=True))
-
-
-def test_a_comparison_is_sorted_filtered_and_linked_to(page, hand_in, batch, tmp_path, capsys):  # noqa: F811
+def test_a_comparison_is_sorted_filtered_and_linked_to(page, hand_in, batch, command, tmp_path):
     (tmp_path / "run").rename(tmp_path / "before")
-    capsys.readouterr()
     hand_in({"relu/a.py": "# wrong now", "relu/b.py": "# right now"})
     batch()
-    assert cli.run(["compare", "before", "run", "--html", "compared.html"]) == 0
+    assert command("compare", "before", "run", "--html", "compared.html") == 0
     page.open((tmp_path / "compared.html").as_uri() + "#f/kind=broken")
     names = NAMES.replace("cells[2]", "cells[1]")
     assert page.evaluate(names) == ["a"]
@@ -225,9 +190,7 @@ def test_a_comparison_is_sorted_filtered_and_linked_to(page, hand_in, batch, tmp
 
 
 @pytest.fixture
-def live(batch, hand_in, tmp_path, browser):  # noqa: F811
-    hand_in(FILES)
-    batch()
+def live(run, tmp_path, browser):
     with ViewServer(LiveRun([tmp_path / "run"]), 0, print) as server, browser.tab() as opened:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
@@ -243,7 +206,7 @@ def live(batch, hand_in, tmp_path, browser):  # noqa: F811
 UNTIL = "new Promise(done => { const look = () => %s ? done(true) : setTimeout(look, 50); look() })"
 
 
-def test_a_live_page_takes_over_results_and_keeps_what_its_reader_chose(live, hand_in, batch):  # noqa: F811
+def test_a_live_page_takes_over_results_and_keeps_what_its_reader_chose(live, hand_in, batch):
     live.type_into("filter", "relu")
     live.click(heading(2))
     live.evaluate("document.getElementById('s/relu/b').querySelector('details').open = true")

@@ -1,7 +1,5 @@
 import io
-import json
 import re
-import sys
 
 from rich.console import Console
 
@@ -12,10 +10,8 @@ from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.tasks import Refused
 from evaluator.batch.scheduler import CardResult
 from evaluator.batch.workers.worker_pool import TaskBegan
-from evaluator.commands import main as cli
 from evaluator.records import SizeName
 from tests import cards
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 TASK = from_text("# \x1b[2J", "mine\x1b[2J", "mine.py", Problems(None, (SizeName.SMALL,)).find("relu"))
 
@@ -103,18 +99,3 @@ def test_a_pipe_gets_lines_and_no_escapes():
     with display_on(stream, None) as display:
         display.result(result())
     assert "\x1b" not in stream.getvalue()
-
-
-def test_submissions_from_stdin(batch, monkeypatch, worker):  # noqa: F811
-    lines = [{"problem": "relu", "sample": n, "source": f"# right {n}"} for n in range(3)]
-    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert batch(submissions="-") == 0
-    assert sum(worker.graded.values()) == 3
-
-
-def test_a_usage_error_comes_before_any_work(worker, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.run(["batch", "nowhere", "--run", "run"]) == 2
-    assert "cannot read nowhere" in capsys.readouterr().err
-    assert worker.started == []

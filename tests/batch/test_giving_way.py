@@ -13,20 +13,11 @@ from evaluator.catalog import find_problem
 from evaluator.errors import ProblemError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind
-from evaluator.submission.read import Submission
+from tests.batch.fakes import text_submission
 
 
 def order():
-    submission = Submission(
-        name="mine",
-        origin="mine.py",
-        sha256="0" * 64,
-        source="",
-        extracted_from_answer=False,
-        line_offset=0,
-        findings=(),
-    )
-    return WorkerOrder(find_problem("relu"), submission, None, GradeOptions(DeviceKind.CPU))
+    return WorkerOrder(find_problem("relu"), text_submission(""), None, GradeOptions(DeviceKind.CPU))
 
 
 def test_an_error_of_a_problem_is_told_with_its_remedy(monkeypatch):

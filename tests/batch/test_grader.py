@@ -9,13 +9,12 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from evaluator.api.grader import setup_for
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.errors import ProblemNotFound, UsageError
-from evaluator.records import DeviceKind, SizeName, Status, ToleranceRule
+from evaluator.records import DeviceKind, Status
+from tests.batch.fakes import soon
 from tests.library import grade_many, grade_stream, grade_stream_async
-from tests.serve.conftest import soon
 from warpgrade import (
     Candidate,
     GradeOptions,
@@ -88,16 +87,6 @@ def test_it_starts_and_closes_without_a_block(worker):
         with pytest.raises(RuntimeError, match="between start"):
             grader.submit("relu", "# right")
     assert all(each.closed or each.interrupted.is_set() for each in worker.started)
-
-
-def test_a_list_has_its_cards_in_order(worker):
-    given = [Candidate("relu", ("# right", "# wrong", "# lost 99")[n % 3], str(n)) for n in range(30)]
-    with Grader(device="emulated", jobs=3) as grader:
-        graded = grader.grade_many(given)
-    assert [card.submission.name for card in graded] == [str(n) for n in range(30)]
-    assert [card.status for card in graded[:3]] == [Status.CORRECT, Status.WRONG_RESULT, Status.INFRA_ERROR]
-    assert [card.correct for card in grade_many(given[:2], device="emulated", jobs=2)] == [True, False]
-    assert grade_many([], device="emulated") == []
 
 
 def test_equal_code_of_a_list_is_graded_once(worker):
@@ -280,35 +269,6 @@ def test_one_grade_of_cpp_for_the_cpu_is_made_there(worker, monkeypatch):
     assert grade("relu", f"```python\n{cpp}\nclass ModelNew: pass\n```").device.kind is DeviceKind.CPU
     assert grade("relu", cpp, device="emulated").device.kind is DeviceKind.EMULATED
     assert grade("relu", "# right").device.kind is DeviceKind.EMULATED
-
-
-def test_every_option_arrives(tmp_path):
-    named = {
-        "device": "emulated",
-        "size": "awkward",
-        "tolerance": "kernelbench",
-        "timeout_s": 3.0,
-        "build_timeout_s": 4.0,
-        "problems": tmp_path,
-    }
-    options, slots, problems, key = setup_for(named, jobs=3)
-    assert key is None
-    assert options == GradeOptions(
-        device=DeviceKind.EMULATED,
-        size=SizeName.AWKWARD,
-        tolerance=ToleranceRule.KERNELBENCH,
-        timeout_s=3.0,
-        build_timeout_s=4.0,
-        problems=tmp_path,
-    )
-    assert len(slots) == 3
-    assert problems.find("relu") == "there is no problem named 'relu'"
-    with pytest.raises(UsageError, match="gpu has no effect on emulated"):
-        setup_for({**named, "gpu": "0"}, jobs=None)
-
-
-def test_what_is_left_out_is_as_in_a_batch():
-    assert setup_for({"device": "emulated"}, jobs=1).options == GradeOptions(DeviceKind.EMULATED)
 
 
 def test_every_option_is_explained():

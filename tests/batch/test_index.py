@@ -10,7 +10,6 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.files.card_files import card_bytes, write_card
 from evaluator.records import SCHEMA_VERSION
 from tests import cards
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 ALL = [cards.card, cards.wrong_card, cards.uncompiled_card, cards.crashed_card, cards.unread_card]
 

@@ -18,7 +18,6 @@ from evaluator.records import Status
 from evaluator.report.run.exports import GradedSample, documents
 from tests import cards
 from tests.batch import fakes
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 KEYS = {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
 RELU, SOFTMAX, LEVEL_2 = "level1/19_ReLU", "level1/23_Softmax", "level2/1_Conv2D_ReLU_BiasAdd"
@@ -88,10 +87,6 @@ def test_the_reference_times_of_a_problem_are_those_of_its_first_timed_sample():
     assert baseline["level2"]["1_Conv2D_ReLU_BiasAdd.py"]["mean"] == pytest.approx(1.852)
 
 
-def test_without_times_there_is_no_baseline():
-    assert documents([GradedSample(RELU, "sample_0", cards.card(timing=None))]).baseline is None
-
-
 def test_a_run_of_other_problems_alone_is_refused():
     with pytest.raises(UsageError, match="relu is not a KernelBench problem"):
         documents([GradedSample("relu", "a", None)])
@@ -138,7 +133,7 @@ def test_no_call_is_said_to_have_taken_no_time():
 
 
 @pytest.fixture
-def graded(batch, tmp_path):  # noqa: F811 - the fixture
+def graded(batch, tmp_path):
     """Grades a run over KernelBench's own layout of files."""
     tree = tmp_path / "theirs/KernelBench"
     for level, name in ((1, "19_ReLU"), (1, "23_Softmax"), (2, "1_Sum")):
@@ -160,19 +155,17 @@ def graded(batch, tmp_path):  # noqa: F811 - the fixture
 
     def grade(*options):
         assert batch("--problems", tree, "--size", "full", *options, submissions=submissions) == 1
-        return tmp_path / "run"
 
     return grade
 
 
-@pytest.fixture
-def run(graded):
-    return graded()
-
-
-def test_the_command_writes_a_file_for_each_level(run, tmp_path, capsys):
-    assert cli.run(["report", str(run), "--kernelbench", str(tmp_path / "runs/mine")]) == 0
-    said = capsys.readouterr().err
+def test_the_command_writes_a_file_for_each_level(graded, tmp_path, command):
+    graded()
+    (tmp_path / "file").write_text("")
+    assert command("report", "run", "--kernelbench", "file/below") == 2
+    assert "cannot write" in command.err
+    assert command("report", "run", "--kernelbench", tmp_path / "runs/mine") == 0
+    said = command.err
     assert str(tmp_path / "runs/mine/level1/eval_results.json") in said
     first = json.loads((tmp_path / "runs/mine/level1/eval_results.json").read_text())
     second = json.loads((tmp_path / "runs/mine/level2/eval_results.json").read_text())
@@ -189,22 +182,17 @@ def test_the_command_writes_a_file_for_each_level(run, tmp_path, capsys):
     assert not list((tmp_path / "runs").glob("**/*.partial"))
 
 
-def test_on_the_emulator_it_says_that_there_are_no_times(graded, tmp_path, capsys, monkeypatch):
+def test_on_the_emulator_it_says_that_there_are_no_times(graded, tmp_path, command, monkeypatch):
     monkeypatch.setitem(fakes.MADE, "right", lambda: cards.card(timing=None))
-    run, folder = graded("--device", "emulated"), tmp_path / "runs/mine"
+    graded("--device", "emulated")
+    folder = tmp_path / "runs/mine"
     folder.mkdir(parents=True)
     (folder / "baseline.json").write_text("{}")  # of an earlier run, elsewhere
-    assert cli.run(["report", str(run), "--kernelbench", str(folder)]) == 0
-    assert "the run measured no time" in capsys.readouterr().err
+    assert command("report", "run", "--kernelbench", folder) == 0
+    assert "the run measured no time" in command.err
     entry = json.loads((folder / "level1/eval_results.json").read_text())["19"][0]
     assert (entry["correctness"], entry["runtime"], entry["runtime_stats"]) == (True, -1.0, {})
     assert not (folder / "baseline.json").exists()
-
-
-def test_a_place_that_cannot_be_written_is_told(run, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert cli.run(["report", str(run), "--kernelbench", str(tmp_path / "file/below")]) == 2
-    assert "cannot write" in capsys.readouterr().err
 
 
 OF_A_MODEL = {"openai": "OpenAI = None", "litellm": "completion = None", "dotenv": "def load_dotenv():\n    pass"}
@@ -212,7 +200,7 @@ OF_A_MODEL = {"openai": "OpenAI = None", "litellm": "completion = None", "dotenv
 
 
 @pytest.mark.skipif("WARPGRADE_KERNELBENCH" not in os.environ, reason="WARPGRADE_KERNELBENCH names no checkout")
-def test_their_own_analysis_says_of_a_run_what_the_report_says(batch, tmp_path, capsys):  # noqa: F811 - the fixture
+def test_their_own_analysis_says_of_a_run_what_the_report_says(batch, tmp_path, capsys):
     """Every problem of the level has a sample, so that their denominator, the level, is the report's, the run."""
     for module in ("pydra", "tabulate", "tqdm"):
         pytest.importorskip(module, reason=f"their analysis needs {module}: pip install pydra-config tabulate tqdm")

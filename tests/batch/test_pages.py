@@ -11,18 +11,15 @@ import json
 import re
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from evaluator.batch.runs import results
 from evaluator.batch.runs.run_folder import manifest_for
-from evaluator.commands import main as cli
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, GradeMode, L2Rule, ValuesRule, WeightsRule
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 HOSTILE = "<script>alert(1)</script>"
 FILES = {
@@ -31,19 +28,6 @@ FILES = {
     "relu/d.py": "# lost 3",
     f"softmax/{HOSTILE.replace('/', '-')}.py": f"# crashing {HOSTILE}",
 }
-
-
-@pytest.fixture
-def run(batch, hand_in, capsys):  # noqa: F811
-    hand_in(FILES)
-    batch()
-
-    def command(*arguments):
-        code = cli.run(list(map(str, arguments)))
-        command.out, command.err = capsys.readouterr()
-        return code
-
-    return command
 
 
 class Page(html.parser.HTMLParser):
@@ -84,54 +68,31 @@ def test_a_page_is_one_file_and_a_hostile_name_is_text(run, tmp_path):
         assert f"{kind}-src 'sha256-{digest}'" in policy
 
 
-def test_every_submission_is_on_the_page_with_its_code(run, tmp_path):
+def test_a_page_has_the_result_the_failures_and_the_code_of_all_submissions(run, tmp_path):
     run("report", "run", "--html", "page.html")
     text = (tmp_path / "page.html").read_text()
     assert text.count("<summary>code, findings and samples</summary>") == 4
     for line in ("# right", "# wrong", "# lost 3", "hello, world"):
         assert line in text
-
-
-def test_the_result_comes_first_then_failures_then_submissions(run, tmp_path):
-    run("report", "run", "--html", "page.html")
-    text = (tmp_path / "page.html").read_text()
     marks = ["4 submissions to 2 problems", "<h2>Not correct</h2>", 'id="submissions"', 'id="part-settings"']
     places = [text.index(mark) for mark in marks]
     assert places == sorted(places)
     assert text.count("<h3>By problem</h3>") == 0
     assert text.count('id="best"') == 1
-
-
-def test_a_row_of_the_page_has_the_message_of_its_failure(run, tmp_path):
     message = read_card(tmp_path / "run/cards/relu/b.json").reason.message
-    run("report", "run", "--html", "page.html")
-    row = re.search(r'<tbody id="s/relu/b".*?</tr>', (tmp_path / "page.html").read_text(), re.DOTALL)[0]
+    row = re.search(r'<tbody id="s/relu/b".*?</tr>', text, re.DOTALL)[0]
     assert f'<td class="reason">C405 {message}' in html.unescape(row)
 
 
-def test_samples_are_in_the_order_of_their_numbers(batch, hand_in, tmp_path):  # noqa: F811
+def test_samples_are_in_the_order_of_their_numbers(batch, hand_in, command, tmp_path):
     hand_in({f"relu/sample_{number}.py": f"# right {number}" for number in (1, 2, 10, 11)})
     batch()
-    assert cli.run(["report", "run", "--html", "page.html", "--submissions", "rows.csv"]) == 0
+    assert command("report", "run", "--html", "page.html", "--submissions", "rows.csv") == 0
+    assert command("report", "run", "--markdown") == 0
+    assert "Not correct" not in command.out
     names = [f"sample_{number}" for number in (1, 2, 10, 11)]
     assert re.findall(r'<tbody id="s/relu/(\w+)"', (tmp_path / "page.html").read_text()) == names
     assert [row["name"] for row in csv.DictReader((tmp_path / "rows.csv").read_text().splitlines())] == names
-
-
-def test_details_beyond_the_limit_are_left_out_and_counted(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("evaluator.report.page.writer.DETAILS_BYTES", 10)
-    run("report", "run", "--html", "page.html")
-    text = (tmp_path / "page.html").read_text()
-    assert "Code and findings of 4 submissions are omitted" in text
-    assert text.count("<summary>code, findings and samples</summary>") == 0
-
-
-def test_junit(run, tmp_path):
-    assert run("report", "run", "--junit", "out.xml") == 0
-    top = ElementTree.parse(tmp_path / "out.xml").getroot()
-    assert (top.get("tests"), top.get("failures"), top.get("errors"), top.get("skipped")) == ("4", "2", "1", "0")
-    cases = {case.get("name"): [child.tag for child in case] for case in top.iter("testcase")}
-    assert cases == {"a": ["properties"], "b": ["failure"], "d": ["error"], HOSTILE.replace("/", "-"): ["failure"]}
 
 
 def test_what_has_no_card_counts(run, tmp_path):
@@ -145,9 +106,10 @@ def test_what_has_no_card_counts(run, tmp_path):
 
 def test_a_card_that_is_broken_is_named_and_counts_as_missing(run, tmp_path):
     (tmp_path / "run/cards/relu/a.json").write_text("{")
-    assert run("report", "run", "--json") == 3
+    assert run("report", "run", "--json", "--html", "page.html") == 3
     assert "a.json is not a scorecard" in run.err
     assert json.loads(run.out)["devices"][0]["total"]["statuses"]["missing"] == 1
+    assert "1 card could not be read or was rejected, and counts as missing." in (tmp_path / "page.html").read_text()
 
 
 def test_the_forms_say_the_same(run):
@@ -176,13 +138,10 @@ def test_what_is_not_correct_is_listed(run, tmp_path):
     (tmp_path / "run/cards/relu/a.json").unlink()
     codes = {name: read_card(tmp_path / f"run/cards/relu/{name}.json").reason.code for name in "bd"}
     run("report", "run")
-    listed = run.out.partition("Not correct\n")[2].splitlines()
-    assert listed[0].startswith(f"✗ relu/b  wrong_result  {codes['b']} call 3: output differs")
-    assert listed[2].startswith(f"✗ relu/d  infra_error  {codes['d']} ")
-    assert " ".join(" ".join(listed).partition("✗ relu/a ")[2].split()) == (
-        "missing no scorecard; the same `warpgrade batch` grades the submission"
-    )
-    assert sum(line.startswith("✗") for line in listed) == 4
+    wrong, lost, _, missing = " ".join(run.out.partition("Not correct\n")[2].split()).split("✗ ")[1:]
+    assert wrong.startswith(f"relu/b wrong_result {codes['b']} call 3: output differs")
+    assert lost.startswith(f"relu/d infra_error {codes['d']} ")
+    assert missing == "relu/a missing no scorecard; the same `warpgrade batch` grades the submission"
     run("report", "run", "--markdown")
     listed = run.out.partition("\n## Not correct\n\n")[2].splitlines()
     assert listed[:2] == ["| submission | problem | status | reason |", "|---|---|---|---|"]
@@ -192,20 +151,12 @@ def test_what_is_not_correct_is_listed(run, tmp_path):
     assert "more" not in run.out
 
 
-def test_where_all_are_correct_nothing_is_listed(batch, hand_in, capsys):  # noqa: F811
-    hand_in({"relu/a.py": "# right"})
-    batch()
-    for form in ([], ["--markdown"]):
-        assert cli.run(["report", "run", *form]) == 0
-        assert "Not correct" not in capsys.readouterr().out
-
-
-def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # noqa: F811
+def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, command):
     hand_in({f"relu/{number:02}.py": f"# wrong {number}" for number in range(23)})
     batch()
     for form in ([], ["--markdown"]):
-        cli.run(["report", "run", *form])
-        listed = capsys.readouterr().out.partition("Not correct")[2]
+        command("report", "run", *form)
+        listed = command.out.partition("Not correct")[2]
         assert len(re.findall(r"(?m)^\W*(?:relu/)?\d\d\b.*wrong", listed)) == 20
         assert listed.strip().endswith("and 3 more; --html FILE lists all")
 
@@ -214,6 +165,8 @@ def test_a_long_list_of_what_is_not_correct_is_cut(batch, hand_in, capsys):  # n
     ("arguments", "message"),
     [
         (["report", "run", "--json", "--csv"], "choose one format"),
+        (["report", "run", "--json", "--output-format", "concise"], "choose one format"),
+        (["report", "run", "--csv", "--output-format", "github"], "choose one format"),
         (["report", "submissions"], "submissions is not a run folder: it has no manifest.json"),
         (["report", "run", "run"], "a run is named twice"),
         (["report", "run", "--html", "no/such/folder.html"], "cannot write"),
@@ -226,16 +179,16 @@ def test_mistakes_are_told(run, arguments, message):
     assert message in run.err
 
 
-def test_compare(run, tmp_path):
+def test_compare(run, tmp_path, worker):
     assert run("compare", "run", "run", "--fail-on", "status", "--fail-on", "correct:-1%") == 0
     assert "4 submissions in both runs" in run.out
     (tmp_path / "run").rename(tmp_path / "before")
     (tmp_path / "submissions/relu/a.py").write_text("# wrong now")
-    cli.run(["batch", "submissions", "--run", "run", "--device", "cpu"])
+    run("batch", "submissions", "--run", "run", "--device", "cpu")
     assert run("compare", "before", "run", "--fail-on", "status", "--json") == 1
     assert json.loads(run.out)["failed"] == ["correct in RUN_A and not in RUN_B: 1"]
     assert "failed: correct in RUN_A and not in RUN_B: 1" in run.err
-    cli.run(["batch", "submissions", "--run", "other", "--device", "emulated"])
+    run("batch", "submissions", "--run", "other", "--device", "emulated")
     assert run("compare", "before", "other") == 2
     assert "from different devices" in run.err
 
@@ -271,21 +224,6 @@ def test_a_page_has_the_references_of_graded_problems_alone(run, tmp_path):
     assert (tmp_path / "page.html").read_text().count("<summary>reference</summary>") == 1
 
 
-def test_a_manifest_from_elsewhere_publishes_no_other_file(run, tmp_path):
-    other = tmp_path / "private" / "relu"
-    other.mkdir(parents=True)
-    (other / "problem.toml").write_text('title = "x"\nlevel = 1\n')
-    (other / "reference.py").write_text(
-        "SECRET = 1\nclass Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
-    )
-    manifest = tmp_path / "run/manifest.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"problems": str(other.parent)}))
-    run("report", "run", "--html", "page.html")
-    text = (tmp_path / "page.html").read_text()
-    assert "SECRET" not in text
-    assert "<summary>reference</summary>" not in text
-
-
 def test_references_come_only_from_a_folder_that_the_user_names(run, tmp_path):
     """A run folder may come from another person: the path in its manifest is not followed."""
     own = tmp_path / "own"
@@ -299,12 +237,6 @@ def test_references_come_only_from_a_folder_that_the_user_names(run, tmp_path):
     assert run("report", "run", "--html", "page.html", "--problems", own) == 0
     assert (tmp_path / "page.html").read_text().count("<summary>reference</summary>") == 2
     assert "--problems" not in run.err
-
-
-def test_a_run_of_unreadable_cards_says_so_on_its_page(run, tmp_path):
-    (tmp_path / "run/cards/relu/a.json").write_text("{")
-    assert run("report", "run", "--html", "page.html") == 3
-    assert "1 card could not be read or was rejected, and counts as missing." in (tmp_path / "page.html").read_text()
 
 
 def test_a_comparison_has_a_page(run, tmp_path):

@@ -1,24 +1,23 @@
 """Grades in two parts: many slots build, one for each GPU checks and times what is built."""
 
+import contextlib
 import threading
 import time
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from evaluator.batch.runs.inputs import from_text
 from evaluator.batch.runs.problems import Problems
-from evaluator.batch.workers import queues, ray_cluster, worker_pool
+from evaluator.batch.workers import queues, worker_pool
 from evaluator.batch.workers.messages import (
     Built,
     GpuModel,
     GradeFinished,
     GradePart,
     NotGraded,
-    PrepareWorker,
     StageEntered,
     WorkerOrder,
 )
@@ -31,7 +30,7 @@ from evaluator.grading.request import Begun
 from evaluator.progress import Lap
 from evaluator.records import DeviceKind, Outcome, SizeName, Status
 from tests import cards
-from tests.batch.fakes import FakeWorker
+from tests.batch.fakes import FakeWorker, soon
 
 PROBLEMS = Problems(None, (SizeName.SMALL,))
 BEGUN = Begun(outcome=Outcome(), lap=Lap("2026-01-01T00:00:00.000+00:00", {"build": 2.0}, 2.0))
@@ -128,12 +127,6 @@ def test_a_gpu_that_fails_does_not_build_again(two_parts):
     ]
 
 
-def test_several_gpus_share_the_work(two_parts):
-    ended = run([task("relu" if number % 2 else "gelu", number) for number in range(30)], gpus=("a", "b"))
-    assert len(ended) == 30
-    assert {gpu for part, gpu, *_ in two_parts.orders if part is GradePart.FINISH} <= {"a", "b"}
-
-
 def test_a_gpus_worker_gets_ready_while_the_first_submission_is_built(two_parts, monkeypatch):
     """No build ends before the worker is ready; and a worker without a grade so far is not sent home."""
     ready, begin, asked = threading.Event(), TwoParts.grade, []
@@ -210,11 +203,14 @@ def starting(two_parts, monkeypatch):
     return Starting
 
 
-def until(condition):
-    until_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
+@contextlib.contextmanager
+def running(tasks, **options):
+    """Run tasks in a thread; the value has the ended tasks after the exit."""
+    ended = []
+    thread = threading.Thread(target=lambda: ended.extend(run(tasks, **options)))
+    thread.start()
+    yield ended
+    thread.join(60)
 
 
 def builders_of(workers):
@@ -222,19 +218,16 @@ def builders_of(workers):
 
 
 def test_a_quarter_of_the_workers_starts_at_a_time(starting):
-    made = []
     tasks = [task("relu", n) for n in range(24)]
-    grading = threading.Thread(target=lambda: made.extend(run(tasks, gpus=("a", "b", "c", "d"), builders=12)))
-    grading.start()
-    until(lambda: len(starting.first) == 3 and len(starting.started) >= 7)
-    time.sleep(0.2)
-    assert len(builders_of(starting)) == 3  # a quarter of twelve, and the workers of the GPUs beside them
-    assert len(starting.started) == 7
-    starting.may_start.set()
-    until(lambda: len(builders_of(starting)) == 12)
-    starting.may_go_on.set()
-    grading.join(60)
-    assert len(made) == 24
+    with running(tasks, gpus=("a", "b", "c", "d"), builders=12) as ended:
+        soon(lambda: len(starting.first) == 3 and len(starting.started) >= 7)
+        time.sleep(0.2)
+        assert len(builders_of(starting)) == 3  # a quarter of twelve, and the workers of the GPUs beside them
+        assert len(starting.started) == 7
+        starting.may_start.set()
+        soon(lambda: len(builders_of(starting)) == 12)
+        starting.may_go_on.set()
+    assert len(ended) == 24
 
 
 def test_a_slot_that_waits_for_its_workers_start_holds_no_task(two_parts, monkeypatch):
@@ -254,14 +247,11 @@ def test_a_slot_that_waits_for_its_workers_start_holds_no_task(two_parts, monkey
 
     monkeypatch.setattr(worker_pool, "_LEAST_STARTING", 1)
     monkeypatch.setattr(worker_pool, "LocalWorker", SecondStartsLate)
-    made = []
-    grading = threading.Thread(target=lambda: made.extend(run([task("relu", n) for n in range(9)], builders=3)))
-    grading.start()
-    until(lambda: sum(part is GradePart.BEGIN for part, *_ in two_parts.orders) == 8)
-    assert len(builders_of(two_parts)) == 2
-    starts.set()
-    grading.join(60)
-    assert len(made) == 9
+    with running([task("relu", n) for n in range(9)], builders=3) as ended:
+        soon(lambda: sum(part is GradePart.BEGIN for part, *_ in two_parts.orders) == 8)
+        assert len(builders_of(two_parts)) == 2
+        starts.set()
+    assert len(ended) == 9
 
 
 def test_a_task_without_a_stage_ends_its_slots_turn(two_parts, monkeypatch):
@@ -285,36 +275,31 @@ def test_a_task_without_a_stage_ends_its_slots_turn(two_parts, monkeypatch):
 def test_slots_that_were_idle_for_long_start_a_quarter_at_a_time(starting, monkeypatch):
     """All waits for a turn have ended before the first task comes."""
     monkeypatch.setattr(worker_pool, "_START_S", 0.3)
-    made, coming = [], threading.Event()
+    coming = threading.Event()
 
     def tasks():
         assert coming.wait(60)
         yield from (task("relu", n) for n in range(12))
 
-    grading = threading.Thread(target=lambda: made.extend(run(tasks(), builders=12)))
-    grading.start()
-    time.sleep(1.0)
-    monkeypatch.setattr(worker_pool, "_START_S", 60.0)
-    coming.set()
-    until(lambda: len(starting.first) == 3)
-    time.sleep(0.2)
-    assert len(builders_of(starting)) == 3
-    starting.may_start.set()
-    starting.may_go_on.set()
-    grading.join(60)
-    assert len(made) == 12
+    with running(tasks(), builders=12) as ended:
+        time.sleep(1.0)
+        monkeypatch.setattr(worker_pool, "_START_S", 60.0)
+        coming.set()
+        soon(lambda: len(starting.first) == 3)
+        time.sleep(0.2)
+        assert len(builders_of(starting)) == 3
+        starting.may_start.set()
+        starting.may_go_on.set()
+    assert len(ended) == 12
 
 
 def test_a_worker_that_never_starts_keeps_the_others_waiting_for_a_time_only(starting, monkeypatch):
     monkeypatch.setattr(worker_pool, "_START_S", 0.05)
-    made = []
-    grading = threading.Thread(target=lambda: made.extend(run([task("relu", n) for n in range(7)], builders=7)))
-    grading.start()
-    until(lambda: len(starting.first) == 7)
-    starting.may_start.set()
-    starting.may_go_on.set()
-    grading.join(60)
-    assert len(made) == 7
+    with running([task("relu", n) for n in range(7)], builders=7) as ended:
+        soon(lambda: len(starting.first) == 7)
+        starting.may_start.set()
+        starting.may_go_on.set()
+    assert len(ended) == 7
 
 
 class Dying(Starting):
@@ -346,7 +331,7 @@ def test_an_interrupt_ends_slots_that_wait_for_the_start_of_others(starting, mon
     coming = iter([task("relu", n) for n in range(20)])
     slots = [Slot(gpu="a", part=GradePart.FINISH), *[Slot(gpu="a", part=GradePart.BEGIN)] * 8]
     with WorkerPool(slots, GradeOptions(DeviceKind.CUDA), TaskStream(lambda: next(coming, None))) as pool:
-        until(lambda: len(starting.first) == 2)
+        soon(lambda: len(starting.first) == 2)
     assert not any(thread.is_alive() for thread in pool._threads)
     assert len(builders_of(starting)) == 2
 
@@ -358,7 +343,7 @@ def test_an_interrupt_while_slots_start_ends_the_workers_that_have_started(worke
     pool = WorkerPool(slots, GradeOptions(DeviceKind.CPU), TaskStream(lambda: next(coming, None)))
 
     def interrupted():
-        until(lambda: worker.graded["# hanging"] == 1)
+        soon(lambda: worker.graded["# hanging"] == 1)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pool._threads[1], "start", interrupted)
@@ -373,32 +358,11 @@ def test_an_idle_gpu_is_released_after_a_grade(two_parts, monkeypatch):
 
     def slowly():
         yield task("relu", 0)
-        until_s = time.monotonic() + 60
-        while not any(each.closed for each in two_parts.started):
-            assert time.monotonic() < until_s, "the GPU was kept"
-            time.sleep(0.01)
+        soon(lambda: any(each.closed for each in two_parts.started))
         yield task("relu", 1)
 
     assert len(run(slowly(), builders=1)) == 2
     assert sum(each.slot.part is GradePart.FINISH for each in two_parts.started) == 2
-
-
-@pytest.mark.parametrize(
-    ("part", "gpu"), [(GradePart.FINISH, "GPU-of-the-actor"), (GradePart.ALL, "GPU-of-the-driver")]
-)
-def test_an_actor_with_a_gpu_gets_its_worker_ready_for_that_gpu(monkeypatch, part, gpu):
-    asked = []
-    actor = object.__new__(ray_cluster._Actor)
-    actor._part, actor._worker = part, SimpleNamespace(prepare=asked.append)
-    monkeypatch.setattr(ray_cluster, "_own_gpu_id", lambda: "3")
-    monkeypatch.setattr(ray_cluster, "choose", lambda number: SimpleNamespace(uuid="GPU-of-the-actor", number=number))
-    actor.prepare(msgspec.json.encode(PrepareWorker(GradeOptions(DeviceKind.CUDA, gpu="GPU-of-the-driver"))))
-    assert [request.options.gpu for request in asked] == [gpu]
-
-
-def test_fail_fast_begins_nothing_more(two_parts):
-    ended = run([task("relu", number, "uncompiled") for number in range(9)], builders=1, fail_fast=True)
-    assert len(ended) == 1
 
 
 def test_fail_fast_tells_a_result_while_another_slot_waits_for_the_next_line(worker, monkeypatch):

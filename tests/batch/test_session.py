@@ -16,26 +16,12 @@ from jsonschema import Draft202012Validator
 from evaluator.batch import scheduler
 from evaluator.batch.runs import inputs, run_folder
 from evaluator.batch.runs.run_folder import RunFolder
-from evaluator.commands import main as cli
-from evaluator.errors import CardNotWritten, UsageError
+from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card, write_card
 from evaluator.grade_options import GradeOptions
-from evaluator.records import BaselineKind, DeviceKind, SizeName, Status
+from evaluator.records import BaselineKind, DeviceKind, SizeName
 from evaluator.schema import SchemaName, schema
 from tests import cards
-
-
-@pytest.fixture
-def batch(tmp_path, capsys, worker, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments, submissions="submissions"):
-        code = cli.run(["batch", str(submissions), "--run", "run", "--device", "cpu", "--jsonl", *map(str, arguments)])
-        out, run.err = capsys.readouterr()
-        run.lines = [json.loads(line) for line in out.splitlines()]
-        return code
-
-    return run
 
 
 def statuses(tmp_path):
@@ -53,15 +39,6 @@ def test_only_the_problems_of_a_pattern_are_graded(batch, hand_in, tmp_path):
     assert "[2/2]" in batch.err
     assert batch("--only", "rel[u]", "--only", "relu") == 1
     assert len(statuses(tmp_path)) == 4
-
-
-def test_a_run_never_mixes_modes(batch, hand_in, tmp_path):
-    hand_in({"relu/a.py": "# right"})
-    assert batch("--mode", "check") == 0
-    assert "mode" in batch.lines[0]
-    assert batch() == 2
-    assert "mode" in batch.err
-    assert "check" in batch.err
 
 
 def test_everything_gets_a_card(batch, hand_in, tmp_path):
@@ -298,23 +275,6 @@ def test_one_place_of_submissions_may_be_spelled_in_many_ways(batch, hand_in, tm
     assert batch(submissions="./submissions") == 0, batch.err
 
 
-def test_the_same_words_in_another_folder_are_other_submissions(batch, hand_in, tmp_path, monkeypatch):
-    hand_in({"relu/a.py": "# right"})
-    assert batch() == 0
-    (tmp_path / "other/submissions/relu").mkdir(parents=True)
-    (tmp_path / "other/submissions/relu/a.py").write_text("# wrong")
-    monkeypatch.chdir(tmp_path / "other")
-    assert batch("--run", tmp_path / "run") == 2
-    assert "was started with submissions" in batch.err
-
-
-def test_submissions_that_are_gone_are_known_by_their_text(tmp_path):
-    told = refusal(tmp_path / "run", manifest(submissions="/gone/a"), manifest(submissions="/gone/b"))
-    assert "submissions /gone/a, not submissions /gone/b" in told.message
-    with run_folder.opened(tmp_path / "run", manifest(submissions="/gone/a")):
-        pass
-
-
 def test_a_pipe_is_known_by_its_text():
     """What /dev/fd/63 leads to is another pipe each time the same command is given."""
     end, other = os.pipe()
@@ -384,13 +344,6 @@ def test_fail_fast(batch, hand_in, worker):
     assert sum(worker.graded.values()) == 3
 
 
-def test_what_is_no_submission_is_told_and_the_rest_graded(batch, hand_in, tmp_path):
-    hand_in({"rleu/a.py": "# right", "relu/a.py": "# right"})
-    assert batch() == 2
-    assert {line["type"] for line in batch.lines} == {"refused", "result"}
-    assert statuses(tmp_path) == {"relu/a.json": "correct"}
-
-
 def test_lines_of_json(batch, tmp_path, worker):
     document = {"problem": "relu", "source": "# right"}
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(document | {"sample": n}) + "\n" for n in range(5)))
@@ -398,25 +351,6 @@ def test_lines_of_json(batch, tmp_path, worker):
     assert worker.graded["# right"] == 1
     assert len(statuses(tmp_path)) == 5
     assert batch(submissions="missing.jsonl") == 2
-
-
-def test_a_full_disk_ends_the_batch_and_the_same_command_goes_on(batch, hand_in, tmp_path, monkeypatch):
-    hand_in({f"relu/{n}.py": f"# right {n}" for n in range(5)})
-    write = scheduler.write_card
-    room = iter([True, True, False])
-
-    def full(card, path, **how):
-        if not next(room):
-            raise CardNotWritten("no space left")
-        write(card, path, **how)
-
-    monkeypatch.setattr(scheduler, "write_card", full)
-    assert batch() == 3
-    assert len(statuses(tmp_path)) == 2
-    monkeypatch.setattr(scheduler, "write_card", write)
-    assert batch() == 0
-    assert set(statuses(tmp_path).values()) == {Status.CORRECT}
-    assert len(statuses(tmp_path)) == 5
 
 
 def test_ctrl_c_ends_every_worker_and_says_how_to_go_on(batch, hand_in, tmp_path, worker, monkeypatch):
@@ -465,17 +399,6 @@ def test_an_outdated_plan_is_written_anew(batch, hand_in, tmp_path):
     plan.write_bytes(plan.read_bytes() * 10)
     batch()
     assert len(plan.read_bytes().split()) == 2
-    assert RunFolder(tmp_path / "run").read_plan() == whole
-
-
-def test_a_torn_line_of_the_plan_is_passed_over(batch, hand_in, tmp_path):
-    hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong"})
-    batch()
-    plan = tmp_path / "run/plan.jsonl"
-    whole = RunFolder(tmp_path / "run").read_plan()
-    plan.write_bytes(plan.read_bytes()[:-20])
-    assert len(RunFolder(tmp_path / "run").read_plan()) == 1
-    batch()
     assert RunFolder(tmp_path / "run").read_plan() == whole
 
 

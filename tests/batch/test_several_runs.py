@@ -8,26 +8,24 @@ import shutil
 import pytest
 from rich.console import Console
 
-from evaluator.commands import main as cli
-from evaluator.records import Status
+from evaluator.batch.runs.problems import Problems
+from evaluator.records import SizeName, Status
 from evaluator.report.page.pages import runs_page
 from evaluator.report.run.several_runs import NamedRun, by_problem, rates, render_runs, runs_markdown, runs_tables
-from evaluator.report.run.summary import Device, RunSample, sections
+from evaluator.report.run.summary import Device, sections
+from tests.batch.samples import EMULATED, GPU, sample
 from tests.batch.test_inputs import KERNELBENCH
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 from tests.unit.report.page.reader import Reader
-
-GPU = Device("cuda", "a GPU", timed=True)
-EMULATED = Device("emulated", "a processor", timed=False)
 
 
 def run(name, device=GPU, level_sizes=None, **problems):
     """Make a run: `relu=[2.0, None]` has a correct sample with speedup 2 and a wrong one."""
     samples = [
-        RunSample(
-            *(problem, 1, f"sample_{number}", device, Status.WRONG_RESULT if speedup is None else Status.CORRECT),
-            built=True,
-            speedup=speedup if device.timed else None,
+        sample(
+            *(f"sample_{number}", speedup if device.timed else None),
+            Status.WRONG_RESULT if speedup is None else Status.CORRECT,
+            problem=problem,
+            device=device,
         )
         for problem, speedups in problems.items()
         for number, speedup in enumerate(speedups)
@@ -112,18 +110,12 @@ def test_a_hostile_device_is_text_on_a_terminal_and_in_markdown():
 
 
 @pytest.fixture
-def two(batch, hand_in, tmp_path, capsys):  # noqa: F811
+def two(batch, hand_in, tmp_path, command):
     """Command after the batches of two models, whose submissions have the same names."""
     for model, what in (("A", "right"), ("B", "wrong")):
         hand_in({"relu/s.py": f"# {what}", "softmax/s.py": "# right"})
         (tmp_path / "submissions").rename(tmp_path / f"subs{model}")
         batch("--run", model, submissions=f"subs{model}")
-
-    def command(*arguments):
-        code = cli.run(list(map(str, arguments)))
-        command.out, command.err = capsys.readouterr()
-        return code
-
     return command
 
 
@@ -142,16 +134,14 @@ def test_runs_of_other_submissions_are_one_table(two, tmp_path):
     assert (tmp_path / "page.html").read_text().count("<tbody id=") == 2
 
 
-@pytest.mark.parametrize(
-    "option", [("--csv",), ("--junit", "x"), ("--output-format", "concise"), ("--kernelbench", "x")]
-)
-def test_an_option_of_one_run_is_refused_for_several(two, option):
-    assert two("report", "A", "B", *option) == 2
-    assert f"{option[0]}" in two.err
-    assert "is for a single run" in two.err
+def test_an_option_of_one_run_is_refused_for_several(two):
+    for option in (("--csv",), ("--junit", "x"), ("--output-format", "concise"), ("--kernelbench", "x")):
+        assert two("report", "A", "B", *option) == 2
+        assert option[0] in two.err
+        assert "is for a single run" in two.err
 
 
-def test_disjoint_runs_of_other_places_are_not_taken_for_shards(two, batch, hand_in, tmp_path):  # noqa: F811
+def test_disjoint_runs_of_other_places_are_not_taken_for_shards(two, batch, hand_in, tmp_path):
     hand_in({"gelu/s.py": "# right"})
     batch("--run", "C")
     assert two("report", "A", "C") == 0
@@ -159,12 +149,12 @@ def test_disjoint_runs_of_other_places_are_not_taken_for_shards(two, batch, hand
     assert re.search(r"(?m)^gelu +- +2.98x$", two.out)
 
 
-def test_the_shards_of_a_batch_are_one_run(batch, hand_in, capsys):  # noqa: F811
+def test_the_shards_of_a_batch_are_one_run(batch, hand_in, command):
     hand_in({f"relu/{number}.py": f"# right {number}" for number in range(8)})
     for number in (1, 2):
         batch("--run", f"part{number}", "--shard", f"{number}/2")
-    assert cli.run(["report", "part1", "part2"]) == 0
-    assert "8 submissions to 1 problem" in capsys.readouterr().out
+    assert command("report", "part1", "part2") == 0
+    assert "8 submissions to 1 problem" in command.out
 
 
 def test_two_runs_of_one_name_are_told_apart_by_their_paths(two, tmp_path):
@@ -173,27 +163,21 @@ def test_two_runs_of_one_name_are_told_apart_by_their_paths(two, tmp_path):
     assert re.search(r"(?m)^other/A +2 ", two.out)
 
 
-def test_a_batch_counts_the_problems_of_kernelbenchs_levels(batch, hand_in, tmp_path, capsys):  # noqa: F811
+def test_a_batch_counts_the_problems_of_kernelbenchs_levels(batch, hand_in, tmp_path, command):
     for level, number in ((1, 1), (1, 2), (1, 3), (2, 1)):
         path = tmp_path / f"kb/level{level}/{number}_X.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(KERNELBENCH)
     hand_in({"level_1_problem_2_sample_0_kernel.py": "# right", "level_1_problem_2_sample_0_prompt.txt": "write"})
-    assert batch("--problems", "kb") == 0
+    assert batch("--problems", "kb", "--size", "full") == 0
     assert json.loads((tmp_path / "run/manifest.json").read_text())["level_sizes"] == {"1": 3, "2": 1}
-    assert cli.run(["report", "run"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"(?m)^level 1 \(1 of 3 tried\) +33.3 % ", said)
-    assert re.search(r"(?m)^level 1 +1 +100.0 % +100.0 % ", said)
+    assert command("report", "run") == 0
+    assert re.search(r"(?m)^level 1 \(1 of 3 tried\) +33.3 % ", command.out)
+    assert re.search(r"(?m)^level 1 +1 +100.0 % +100.0 % ", command.out)
 
 
-def test_shipped_problems_are_no_levels_of_kernelbench(batch, hand_in, tmp_path, capsys):  # noqa: F811
-    hand_in({"relu/a.py": "# right"})
-    batch()
-    capsys.readouterr()
-    assert json.loads((tmp_path / "run/manifest.json").read_text())["level_sizes"] == {}
-    assert cli.run(["report", "run"]) == 0
-    assert "tried" not in capsys.readouterr().out
+def test_shipped_problems_are_no_levels_of_kernelbench():
+    assert Problems(None, (SizeName.SMALL,)).level_sizes == {}
 
 
 def test_compare_has_the_rates_of_both_runs(two, tmp_path):

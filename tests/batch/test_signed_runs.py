@@ -14,7 +14,6 @@ from evaluator.signatures import keys
 from evaluator.signatures.keys import VARIABLE, make_key, signing_key
 from evaluator.signatures.signing import State, signature_of
 from tests import cards
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +23,7 @@ def _no_key(monkeypatch):
 
 
 @pytest.fixture
-def run(batch, hand_in, tmp_path):  # noqa: F811
+def run(batch, hand_in, tmp_path):
     """A run of two cards, all of them signed; one is a copy of the other."""
     hand_in({"relu/a.py": "# right", "relu/b.py": "# right", "relu/c.py": "# wrong"})
     make_key(Path("key"), "a lab")
@@ -84,7 +83,7 @@ def test_a_report_of_trusted_keys_reads_every_card_and_believes_no_index(run, ca
     assert statuses == {"correct": 2, "wrong_result": 1, "missing": 1}
 
 
-def test_who_signs_copies_no_card_that_it_did_not_sign(batch, hand_in, tmp_path, worker):  # noqa: F811
+def test_who_signs_copies_no_card_that_it_did_not_sign(batch, hand_in, tmp_path, worker):
     """A folder of forged cards would else have them signed, under the names of equal submissions."""
     hand_in({"relu/a.py": "# wrong"})
     batch()
@@ -100,7 +99,7 @@ def test_who_signs_copies_no_card_that_it_did_not_sign(batch, hand_in, tmp_path,
     assert read_card(path).signature is None
 
 
-def test_a_copy_without_a_key_has_no_signature(run, batch, hand_in):  # noqa: F811
+def test_a_copy_without_a_key_has_no_signature(run, batch, hand_in):
     hand_in({"relu/d.py": "# right"})
     batch()
     assert read_card(run / "cards" / "relu" / "d.json").signature is None

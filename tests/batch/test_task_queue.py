@@ -15,7 +15,7 @@ from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, Status
 from tests import cards
-from tests.batch.fakes import FakeWorker, text_submission
+from tests.batch.fakes import FakeWorker, soon, text_submission
 from tests.batch.test_parts import BEGUN
 
 
@@ -23,13 +23,6 @@ def task(source="# right", problem="relu", **options):
     submission = text_submission(source)
     own = GradeOptions(**{"device": DeviceKind.EMULATED, **options}) if options else None
     return Task(find_problem(problem), "mine", submission, options=own)
-
-
-def soon(what):
-    until_s = time.monotonic() + 300
-    while not what():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
 
 
 def keeping(context=None, used_s=0.0):

@@ -6,7 +6,6 @@ from evaluator.batch.runs.run_folder import RunFolder
 from evaluator.batch.timeline import MOST_STAGES, WAITING, Timeline
 from evaluator.batch.workers.messages import GradePart
 from evaluator.batch.workers.worker_handle import Slot
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 FILES = {"relu/a.py": "# right", "relu/b.py": "# lost 1", "softmax/<b>.py": "# wrong"}
 
@@ -21,7 +20,7 @@ def slices(events):
     return [(event["name"], event["ts"] / 1e6, event["dur"] / 1e6) for event in events if event["ph"] == "X"]
 
 
-def test_a_batch_records_the_stages_of_each_turn(batch, hand_in, tmp_path):  # noqa: F811
+def test_a_batch_records_the_stages_of_each_turn(batch, hand_in, tmp_path):
     hand_in(FILES)
     batch()
     (events,) = events_of(tmp_path / "run")

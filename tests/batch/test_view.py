@@ -14,7 +14,6 @@ from evaluator.commands import main as cli
 from evaluator.errors import CardError
 from evaluator.signatures.keys import make_key
 from evaluator.view.live_run import LiveRun
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 
 TOP = Path(__file__).parents[2]
 
@@ -28,25 +27,21 @@ class Clock:
         return self.now_s
 
 
-@pytest.fixture
-def run(batch, hand_in):  # noqa: F811
-    hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong"})
-    batch()
-    return batch
+FILES = {"relu/a.py": "# right", "relu/b.py": "# wrong"}
 
 
 def shown(page):
     return re.findall(r'<tbody id="s/relu/(\w+)" data-kind="(\w+)"', page.decode())
 
 
-def test_the_page_follows_the_run(run, hand_in, tmp_path):
+def test_the_page_follows_the_run(run, batch, hand_in, tmp_path):
     clock = Clock()
     live = LiveRun([tmp_path / "run"], clock)
     first = live.page()
     assert shown(first) == [("a", "correct"), ("b", "wrong_result")]
     assert f'data-version="{live.version()}"' in first.decode()
     hand_in({"relu/c.py": "# crashing", "relu/b.py": "# right now"})
-    run()
+    batch()
     clock.now_s += 0.5
     assert live.page() is first  # the server rests
     clock.now_s += 1.0
@@ -101,9 +96,9 @@ def test_a_run_that_vanished_is_an_error_and_comes_back(run, tmp_path):
         (["run", "--port", "70000"], "70000 is not in the range"),
     ],
 )
-def test_mistakes_are_told(run, capsys, arguments, message):
-    assert cli.run(["view", *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_mistakes_are_told(run, arguments, message):
+    assert run("view", *arguments) == 2
+    assert message in run.err
 
 
 def test_ctrl_c_ends_the_server(run, tmp_path):

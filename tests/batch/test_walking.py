@@ -10,18 +10,16 @@ from evaluator.batch.runs.inputs import read_folder
 from evaluator.batch.runs.problems import Problems
 from evaluator.batch.runs.tasks import Refused, Task
 from evaluator.catalog import find_problem
-from evaluator.commands import main as cli
 from evaluator.files.card_files import write_card
 from evaluator.records import SizeName
 from tests import cards
-from tests.batch.test_session import batch  # noqa: F401 - a fixture
 from tests.unit.files.test_safe_open import bound, dangling, link, link_to_folder
 
 IRREGULAR = [link, link_to_folder, dangling, os.mkfifo, bound]
 
 
 @pytest.mark.parametrize("make", IRREGULAR)
-def test_a_submission_that_is_no_file_is_refused_and_named(make, batch, hand_in, tmp_path):  # noqa: F811
+def test_a_submission_that_is_no_file_is_refused_and_named(make, batch, hand_in, tmp_path):
     top = hand_in({"relu/a.py": "# right"})
     make(top / "relu" / "b.py")
     assert batch() == 2
@@ -73,51 +71,45 @@ def test_other_files_and_links_beside_submissions_are_passed_over(hand_in, tmp_p
     assert [type(item) for item in read_folder(top, Problems(None, (SizeName.SMALL,)))] == [Task]
 
 
+FILES = {"relu/a.py": "# right", "relu/b.py": "# wrong"}
+
+
 @pytest.fixture
-def a_run(batch, hand_in, tmp_path):  # noqa: F811
-    hand_in({"relu/a.py": "# right", "relu/b.py": "# wrong"})
-    batch()
+def a_run(run, tmp_path):
     return tmp_path / "run"
 
 
 @pytest.mark.parametrize("make", IRREGULAR)
-@pytest.mark.parametrize("command", ["report", "report --html page.html"])
-def test_a_card_that_is_no_file_is_named_and_the_rest_is_read(command, make, a_run, capsys):
+def test_a_card_that_is_no_file_is_named_and_the_rest_is_read(make, a_run, run):
     make(a_run / "cards" / "relu" / "c.json")
-    first, *more = command.split()
-    capsys.readouterr()
-    assert cli.run([first, "run", *more]) == 3
-    said = capsys.readouterr()
-    assert "c.json is a " in said.err
-    assert "2 submissions" in said.out
+    assert run("report", "run", "--html", "page.html") == 3
+    assert "c.json is a " in run.err
+    assert "2 submissions" in run.out
 
 
-def test_a_linked_folder_of_cards_is_named(a_run, tmp_path, capsys):
+def test_a_linked_folder_of_cards_is_named(a_run, run, tmp_path):
     write_card(cards.card(), tmp_path / "elsewhere" / "a.json")
     (a_run / "cards" / "softmax").symlink_to(tmp_path / "elsewhere")
-    capsys.readouterr()
-    assert cli.run(["report", "run"]) == 3
-    assert "softmax is a symbolic link" in capsys.readouterr().err
+    assert run("report", "run") == 3
+    assert "softmax is a symbolic link" in run.err
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "plan.jsonl"])
 @pytest.mark.parametrize("make", [link, os.mkfifo, bound])
-@pytest.mark.parametrize("command", ["report", "compare run"])
-def test_what_a_run_is_made_of_are_files(command, make, file, a_run, capsys):
+def test_what_a_run_is_made_of_are_files(make, file, a_run, run):
     (a_run / file).unlink()
     make(a_run / file)
-    first, *more = command.split()
-    assert cli.run([first, "run", *more]) == 2
+    assert run("report", "run") == 2
 
 
 @pytest.mark.parametrize("make", [link, os.mkfifo, bound])
-def test_an_index_that_is_no_file_is_done_without(make, a_run, capsys):
+def test_an_index_that_is_no_file_is_done_without(make, a_run, run):
     (a_run / "index.sqlite").unlink()
     make(a_run / "index.sqlite")
-    assert cli.run(["report", "run"]) == 0
+    assert run("report", "run") == 0
 
 
-def test_an_index_with_a_view_that_never_ends_is_made_anew(a_run):
+def test_an_index_with_a_view_that_never_ends_is_made_anew(a_run, run):
     import sqlite3
 
     (a_run / "index.sqlite").unlink()
@@ -126,10 +118,10 @@ def test_an_index_with_a_view_that_never_ends_is_made_anew(a_run):
             "CREATE VIEW cards AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
         )
         forged.execute("PRAGMA user_version = 1")
-    assert cli.run(["report", "run"]) == 0
+    assert run("report", "run") == 0
 
 
-def test_a_run_writes_through_no_link(a_run, batch, hand_in, tmp_path):  # noqa: F811
+def test_a_run_writes_through_no_link(a_run, batch, hand_in, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
     hand_in({"relu/d.py": "# right"})
@@ -156,25 +148,22 @@ def a_problem(folder: Path) -> Path:
 
 @pytest.mark.parametrize("file", ["problem.toml", "reference.py"])
 @pytest.mark.parametrize("make", [link, os.mkfifo, bound])
-def test_a_problem_of_a_folder_is_made_of_files(make, file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_problem_of_a_folder_is_made_of_files(make, file, tmp_path, command):
     a_problem(Path("mine/good"))
     a_problem(Path("mine/bad"))
     Path("mine/bad", file).unlink()
     make(tmp_path / "mine" / "bad" / file)
-    assert cli.run(["problems", "list", "--problems", "mine"]) == 2
-    said = capsys.readouterr()
-    assert "good" in said.out
-    assert f"mine/bad/{file}: refused: it is a " in said.err
+    assert command("problems", "list", "--problems", "mine") == 2
+    assert "good" in command.out
+    assert f"mine/bad/{file}: refused: it is a " in command.err
 
 
-def test_a_linked_problem_of_a_folder_is_named_and_may_be_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_linked_problem_of_a_folder_is_named_and_may_be_named(tmp_path, command):
     a_problem(Path("elsewhere/mine"))
     Path("problems").mkdir()
     Path("problems/linked").symlink_to(tmp_path / "elsewhere" / "mine")
-    assert cli.run(["problems", "list", "--problems", "problems"]) == 2
-    assert "a symbolic link" in capsys.readouterr().err
+    assert command("problems", "list", "--problems", "problems") == 2
+    assert "a symbolic link" in command.err
     assert find_problem("problems/linked", None).name == "linked"
 
 

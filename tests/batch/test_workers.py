@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-import warpgrade
 from evaluator.batch.runs.results import read_run
 from evaluator.batch.workers.messages import GradePart, NotGraded, send
 from evaluator.batch.workers.slots import slots_for
@@ -28,7 +27,7 @@ from evaluator.sandbox.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 from tests.library import grade_stream
 from tests.serve.conftest import order
-from warpgrade import Candidate, grade
+from warpgrade import Candidate
 
 pytestmark = pytest.mark.process
 
@@ -269,13 +268,6 @@ def test_a_program_grades_and_leaves_nobody_when_it_loses_interest(grader, monke
                 found[candidate.name] = card.status
         graded.close()
     assert found == {kind: KINDS[kind][1] for kind in ("right", "wrong", "crashing")}
-
-
-def test_a_program_is_told_what_it_got_wrong():
-    with pytest.raises(UsageError, match="tpu"):
-        warpgrade.Grader(device="tpu")
-    with pytest.raises(UsageError, match="no problem named 'rleu'"):
-        grade("rleu", RIGHT, device="cpu")
 
 
 def test_a_reply_is_read_from_a_descriptor_of_any_number():
