@@ -40,17 +40,6 @@ def task(problem, number, what="right"):
     return from_text(f"# {what}", f"s{number}", f"s{number}.py", PROBLEMS.find(problem))
 
 
-def test_an_order_that_goes_to_another_machine_has_that_machines_gpu():
-    model = GpuModel(0, "GPU-of-the-driver", "H200", (9, 0), 1 << 37, "580")
-    options = GradeOptions(device=DeviceKind.CUDA, gpu=model.uuid, timeout_s=7.0)
-    made = task("relu", 1)
-    order = WorkerOrder(made.problem, made.submission, None, options, GradePart.FINISH, BEGUN, model).on_gpu(
-        "GPU-of-the-actor"
-    )
-    assert (order.options.gpu, order.options.timeout_s, order.facts) == ("GPU-of-the-actor", 7.0, None)
-    assert (order.part, order.begun) == (GradePart.FINISH, BEGUN)
-
-
 class TwoParts(FakeWorker):
     """Begins and finishes: `# uncompiled` ends with the first part, `# infra N` fails N times in the second."""
 
@@ -493,3 +482,7 @@ def test_an_outcome_goes_from_one_worker_to_another_unchanged():
     )
     assert sent.options == GradeOptions(DeviceKind.CUDA, gpu="a")  # Paths are this machine's.
     assert msgspec.json.decode(msgspec.json.encode(sent), type=WorkerOrder) == sent
+    model = GpuModel(0, "a", "H200", (9, 0), 1 << 37, "580")
+    assert msgspec.structs.replace(sent, facts=model).on_gpu("b") == msgspec.structs.replace(
+        sent, options=GradeOptions(DeviceKind.CUDA, gpu="b")
+    )

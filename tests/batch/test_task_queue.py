@@ -120,13 +120,6 @@ def test_a_worker_that_does_not_start_is_not_tried_again_before_the_next_grade()
     assert again.result() is Errand.PREPARE
 
 
-def test_an_idle_worker_is_released():
-    queue = TaskQueue(idle_s=0.01)
-    assert queue.take(keeping()) is Errand.RELEASE
-    assert Taking(queue, SlotState(Slot())).got == []
-    queue.close()
-
-
 @pytest.fixture
 def graders(worker):
     made = []
@@ -157,21 +150,6 @@ def test_a_waiting_task_is_told_and_may_be_cancelled(graders, worker):
     assert not grader.pool._cancelled
     grader.cancel(hanging)  # It has ended.
     assert not grader.pool._cancelled
-
-
-@pytest.mark.parametrize(("source", "attempts"), [("# infra 1", 2), ("# lost 1", 2), ("# killed 1", 2)])
-def test_a_failure_of_the_machine_is_tried_again_in_a_new_worker(graders, worker, source, attempts):
-    grader = graders(pauses_s=(0.0,))
-    grader.submit(task()).result(60)
-    ended = grader.submit(task(source)).result(60)
-    assert isinstance(ended.result, GradeFinished)
-    assert (ended.result.card.status, ended.attempts) == (Status.CORRECT, attempts)
-
-
-def test_a_second_failure_is_the_result(graders, worker):
-    result = graders(pauses_s=(0.0,)).submit(task("# lost 9")).result(60).result
-    assert result == NotGraded("the process that made the grade died", again=True)
-    assert worker.graded["# lost 9"] == 2
 
 
 def test_a_gpu_that_was_asked_for_finishes_the_grade(worker, monkeypatch):

@@ -16,9 +16,8 @@ import psutil
 import pytest
 
 from evaluator.batch.runs.results import read_run
-from evaluator.batch.workers.messages import GradePart, NotGraded, send
+from evaluator.batch.workers.messages import GradePart, NotGraded, receive_reply, send
 from evaluator.batch.workers.slots import slots_for
-from evaluator.batch.workers.worker_handle import LocalWorker
 from evaluator.errors import UsageError
 from evaluator.files.card_files import read_card
 from evaluator.judge.context import reference_timing
@@ -26,7 +25,6 @@ from evaluator.records import DeviceKind, Status
 from evaluator.sandbox.scratch_folders import remove_abandoned
 from tests.grading.harness import TOP, Grader, module, nobody_left_behind, passable_folder
 from tests.library import grade_stream
-from tests.serve.conftest import order
 from warpgrade import Candidate
 
 pytestmark = pytest.mark.process
@@ -152,9 +150,9 @@ def test_a_grade_that_is_killed_is_made_again(started, grader, tmp_path):
     assert list(grader.temporary.glob("warpgrade*")) == []
 
 
-@pytest.mark.parametrize("find", [workers_of, grades_of, judges_of])
+@pytest.mark.parametrize("find", [grades_of, judges_of])
 def test_ctrl_c_leaves_nobody_and_nothing(started, grader, tmp_path, find):
-    """States of a worker: new, importing PyTorch (with a fork server), grading (with a judge)."""
+    """States of a worker: importing PyTorch (with a fork server), grading (with a judge)."""
     hand_in(tmp_path, ["right"], 3)
     with nobody_left_behind(), started() as process:
         awaited(find, process)
@@ -275,16 +273,14 @@ def test_a_reply_is_read_from_a_descriptor_of_any_number():
     replies, its_replies = os.pipe()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1200, limits[1]))
-    handle = object.__new__(LocalWorker)
-    with Path(os.devnull).open("wb") as handle._orders:
-        handle._replies = fcntl.fcntl(replies, fcntl.F_DUPFD_CLOEXEC, 1100)
-        try:
-            send(its_replies, NotGraded(reason="read", again=False))
-            assert handle.grade(order("# right"), lambda _: None) == NotGraded(reason="read", again=False)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            for descriptor in (replies, its_replies, handle._replies):
-                os.close(descriptor)
+    high = fcntl.fcntl(replies, fcntl.F_DUPFD_CLOEXEC, 1100)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        send(its_replies, NotGraded(reason="read", again=False))
+        assert receive_reply(high, 60) == NotGraded(reason="read", again=False)
+    finally:
+        for descriptor in (replies, its_replies, high):
+            os.close(descriptor)
 
 
 def test_cores_are_shared_out(monkeypatch):
