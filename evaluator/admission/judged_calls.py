@@ -5,7 +5,7 @@ The test finds the rounding in the errors of a single call, or of several calls 
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -26,6 +26,7 @@ from evaluator.judge.numerics.rounded_reference import CallErrors, Errors, Refer
 from evaluator.judge.reference.call_plan import CallPlan
 from evaluator.judge.reference.reference import Reference, by_path
 from evaluator.judge.setup.distribution_mix import DistributionMix
+from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.number_formats import wide
 from evaluator.records import Profile, RowSite, TensorCheck, ToleranceRule
 
@@ -126,24 +127,16 @@ def _is_outsized(control: NegativeControl, reference: Reference, sites: Sequence
 def _errors_where_rows_cancel(
     control: NegativeControl, reference: Reference, sites: Sequence[RowSite], seed: int
 ) -> CallErrors | None:
-    plan = CallPlan(reference, seed, row_sites=sites, random_seed=0)
-    control_answer, expected = in_fewer_bits(control, reference, plan.inputs), reference.expected(plan.inputs, 0, None)
-    if control_answer is None or not expected.in_float64:
-        return None
-    honest, exact = by_path(expected.honest), by_path(expected.exact)
-    outputs: dict[str, Errors] = {}
-    for path, slices in plan.slices.items():
-        actual, wide, plain = control_answer.get(path), exact.get(path), honest.get(path)
-        if isinstance(actual, torch.Tensor) and isinstance(wide, torch.Tensor) and isinstance(plain, torch.Tensor):
-            fitting = [rows for rows in slices if rows.fit(plain.shape)]
-            errors = sampled_slices(fitting, actual, wide, plain)
-            outputs |= {} if errors is None else {path: errors}
+    def plan() -> CallPlan:
+        return CallPlan(reference, seed, row_sites=sites, random_seed=0)
 
-    def again() -> ReferenceCall:
-        inputs = CallPlan(reference, seed, row_sites=sites, random_seed=0).inputs
-        return ReferenceCall(reference, inputs, 0, None, in_float64=True)
+    first = plan()
 
-    return CallErrors(again, outputs) if outputs else None
+    def sample(path: str, actual: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor) -> Errors | None:
+        fitting = [rows for rows in first.slices.get(path, ()) if rows.fit(plain.shape)]
+        return sampled_slices(fitting, actual, exact, plain) if path in first.slices else None
+
+    return _errors(control, reference, first.inputs, lambda: plan().inputs, sample)
 
 
 def _shows(control: NegativeControl, reference: Reference, calls: int, *, large: bool) -> bool:
@@ -160,7 +153,22 @@ def _shows(control: NegativeControl, reference: Reference, calls: int, *, large:
 
 def _sampled_errors(control: NegativeControl, reference: Reference, seed: int, *, large: bool) -> CallErrors | None:
     """Return sampled errors of a control's answer, of `large` outputs or of the rest; None without samples."""
-    inputs = reference.draw(seed)
+
+    def sample(_: str, actual: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor) -> Errors | None:
+        return sampled(actual, exact, plain) if (plain.numel() >= ENOUGH) == large else None
+
+    found = _errors(control, reference, reference.draw(seed), lambda: reference.draw(seed), sample)
+    return found if found is None or not large else CallErrors(functools.cache(found.again), found.outputs)
+
+
+_Sample = Callable[[str, torch.Tensor, torch.Tensor, torch.Tensor], Errors | None]
+"""Samples the errors of an output: the path, the control's values, the exact ones, and the reference's."""
+
+
+def _errors(
+    control: NegativeControl, reference: Reference, inputs: Arguments, draw: Callable[[], Arguments], sample: _Sample
+) -> CallErrors | None:
+    """Return the sampled errors of a control's answer to `inputs`, which `draw` makes anew; None without samples."""
     answer = in_fewer_bits(control, reference, inputs)
     if answer is None:
         return None
@@ -170,14 +178,12 @@ def _sampled_errors(control: NegativeControl, reference: Reference, seed: int, *
     honest, exact = by_path(expected.honest), by_path(expected.exact)
     outputs: dict[str, Errors] = {}
     for path, plain in honest.items():
-        actual, wide = answer.get(path), exact[path]
-        if not isinstance(plain, torch.Tensor) or not isinstance(wide, torch.Tensor):
-            continue
-        if isinstance(actual, torch.Tensor) and (plain.numel() >= ENOUGH) == large:
-            errors = sampled(actual, wide, plain)
+        actual, wide = answer.get(path), exact.get(path)
+        if isinstance(actual, torch.Tensor) and isinstance(wide, torch.Tensor) and isinstance(plain, torch.Tensor):
+            errors = sample(path, actual, wide, plain)
             outputs |= {} if errors is None else {path: errors}
 
     def again() -> ReferenceCall:
-        return ReferenceCall(reference, reference.draw(seed), 0, None, in_float64=True)
+        return ReferenceCall(reference, draw(), 0, None, in_float64=True)
 
-    return CallErrors(functools.cache(again) if large else again, outputs) if outputs else None
+    return CallErrors(again, outputs) if outputs else None

@@ -5,6 +5,7 @@ A tuple of integers has the value of a list, and stays a tuple in the source tex
 
 import ast
 import math
+import symtable
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -240,3 +241,54 @@ def _forward_parameters(model: ast.ClassDef | None) -> tuple[str, ...] | None:
             positional = [*arguments.posonlyargs, *arguments.args][1:]
             return tuple(argument.arg for argument in [*positional, *arguments.kwonlyargs])
     return None
+
+
+def names_used_by_model(source: str) -> frozenset[str]:
+    r"""Return the module's names that the class Model uses, also by way of other definitions of the module.
+
+    Parameters and locals are no names of the module. A submission gets inputs and constructor arguments alone, so a
+    constant with such a name is part of the operation.
+
+    >>> source = "n = 4\nm = 8\nk = 2 * n\nclass Model:\n    def forward(self, m): return m * k\n"
+    >>> sorted(names_used_by_model(source))
+    ['Model', 'k', 'n']
+    """
+    uses: dict[str, set[str]] = {}
+    for scope in symtable.symtable(source, "reference", "exec").get_children():
+        uses.setdefault(scope.get_name(), set()).update(_globals_of(scope))
+    for node in ast.parse(source).body:
+        outside: list[ast.AST] = []
+        match node:
+            case ast.ClassDef(bases=bases, keywords=keywords, decorator_list=decorators):
+                outside = [*bases, *keywords, *decorators]
+            case ast.FunctionDef(args=arguments, decorator_list=decorators):
+                outside = [*arguments.defaults, *filter(None, arguments.kw_defaults), *decorators]
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                outside = [node]
+        names = {inner.id for part in outside for inner in ast.walk(part) if isinstance(inner, ast.Name)}
+        for name in defined_names(node):
+            uses.setdefault(name, set()).update(names)
+    reached, todo = {"Model"}, ["Model"]
+    while todo:
+        more = uses.get(todo.pop(), set()) - reached
+        reached |= more
+        todo += more
+    return frozenset(reached)
+
+
+def _globals_of(scope: symtable.SymbolTable) -> set[str]:
+    """Return the names that a scope takes from the module, parts included."""
+    names = {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global()}
+    return names.union(*map(_globals_of, scope.get_children()))
+
+
+def defined_names(statement: ast.stmt) -> set[str]:
+    """Return the names that a definition or an assignment sets."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+            names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+            return {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        case _:
+            return set()

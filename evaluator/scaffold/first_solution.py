@@ -6,13 +6,13 @@ The reference is parsed with `ast`, never run; the parts taken over stay unchang
 import ast
 import re
 import shlex
-import symtable
 from collections.abc import Iterator
 from enum import StrEnum
 from string import Template
 from typing import NamedTuple
 
 from evaluator.catalog import Origin
+from evaluator.catalog.reference import defined_names, names_used_by_model
 from evaluator.errors import UsageError
 from evaluator.records import Problem
 
@@ -142,14 +142,14 @@ def solution_text(problem: Problem, language: SolutionLanguage) -> str:
         raise UsageError(message, hint="write a file that defines `class ModelNew(nn.Module)`")
     imports = [_segment(problem.source, node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     missing = [line for line in _NEEDED_IMPORTS if line not in imports]
-    results = list(_results(model))
+    results, needed = list(_results(model)), names_used_by_model(problem.source)
     used = "its result goes through a kernel that copies it" if results else "its kernel, a copy, is not called yet"
     title = problem.title.replace("\\", " ").replace('"', "'")
     kernel = _CUDA if language is SolutionLanguage.CUDA else _CPP
     parts = [
         _HEAD.substitute(name=as_named(problem), title=title, kernel=used, imports="\n".join([*imports, *missing])),
         kernel.substitute(extension="kernels_" + re.sub(r"\W", "_", problem.name.rpartition("/")[2])),
-        *(_spaced(problem.source, helper) for helper in _helpers(problem, tree, model)),
+        *(_spaced(problem.source, node) for node in tree.body if node is not model and needed & defined_names(node)),
         _AUTOGRAD if problem.backward else "",
         "\n" + _model_new(problem.source, model, results, "Finish.apply" if problem.backward else "kernels.finish"),
     ]
@@ -162,56 +162,6 @@ def as_named(problem: Problem) -> str:
     """Return the argument by which the command line finds the problem: a shipped name or a path."""
     by_path = problem.origin in (Origin.FOLDER, Origin.DEFINITION) and not set(problem.path) & set('"\\\n')
     return shlex.quote(problem.path) if by_path else problem.name
-
-
-def _helpers(problem: Problem, tree: ast.Module, model: ast.ClassDef) -> list[ast.stmt]:
-    """Return the module's definitions that Model needs, directly or indirectly, in source order."""
-    scopes = symtable.symtable(problem.source, problem.name, "exec").get_children()
-    needed: set[ast.stmt] = set()
-    todo: list[ast.stmt] = [model]
-    while todo:
-        names = set(_names_needed(todo.pop(), scopes))
-        for statement in tree.body:
-            if statement not in needed and statement is not model and names & set(_defined(statement)):
-                needed.add(statement)
-                todo.append(statement)
-    return [statement for statement in tree.body if statement in needed]
-
-
-def _names_needed(statement: ast.stmt, scopes: list[symtable.SymbolTable]) -> Iterator[str]:
-    """Yield the global names that a statement uses; parameters and locals are excluded."""
-    match statement:
-        case ast.ClassDef(name=name):
-            outside: list[ast.AST] = [*statement.bases, *statement.keywords, *statement.decorator_list]
-        case ast.FunctionDef(name=name, args=arguments) | ast.AsyncFunctionDef(name=name, args=arguments):
-            defaults = [*arguments.defaults, *(each for each in arguments.kw_defaults if each is not None)]
-            outside = [*defaults, *statement.decorator_list]
-        case _:
-            name, outside = "", [statement]
-    yield from (node.id for part in outside for node in ast.walk(part) if isinstance(node, ast.Name))
-    for scope in scopes:
-        if scope.get_name() == name:
-            yield from _globals(scope)
-
-
-def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
-    yield from (symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global())
-    for inner in scope.get_children():
-        yield from _globals(inner)
-
-
-def _defined(statement: ast.stmt) -> Iterator[str]:
-    match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Assign() | ast.AnnAssign():
-            yield from (
-                node.id
-                for node in ast.walk(statement)
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            )
-        case _:
-            pass
 
 
 def _segment(source: str, node: ast.stmt) -> str:

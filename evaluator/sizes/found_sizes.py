@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 600.0
 """A usual search takes the time of importing PyTorch plus a second."""
-_VERSION = 4
+_VERSION = 5
 NO_SMALL = "no smaller constants were found: --size full, or `warpgrade new problem` for sizes of your own"
 _NO_CONSTANTS = "its extents are numbers; named at the top of the file, as in `rows = 512`, they can be changed"
 _HINT = "the fault is in the problem, not in the submission: fix its file"

@@ -4,17 +4,15 @@ The judge trusts a problem's code like its author, but a forward of excessive si
 counted and not timed, so a busy machine finds the same sizes.
 """
 
-import ast
 import itertools
 import math
-import symtable
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from evaluator.catalog.reference import read_reference, with_constants
+from evaluator.catalog.reference import names_used_by_model, read_reference, with_constants
 from evaluator.errors import ProblemError
 from evaluator.problem_code import CudaMeans, author_code, refuse_other_layouts
 from evaluator.protocol.pytree import tensors_of
@@ -27,38 +25,6 @@ CAPS = (8192, 4096, 2048, 1024, 512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6,
 _LEAST = 2
 _LEAST_EXTENT = 5
 """Constants below are seldom extents: numbers of dimensions, kernel sizes, strides."""
-
-
-def names_of_the_operation(source: str) -> frozenset[str]:
-    r"""Return the module's names that the class Model uses, also by way of other definitions of the module.
-
-    A submission gets inputs and constructor arguments alone, so such a constant is part of the operation.
-
-    >>> source = "n = 4\nm = 8\nk = 2 * n\nclass Model:\n    def forward(self, m): return m * k\n"
-    >>> sorted(names_of_the_operation(source))
-    ['Model', 'k', 'n']
-    """
-    uses: dict[str, set[str]] = {}
-    for scope in symtable.symtable(source, "reference", "exec").get_children():
-        uses.setdefault(scope.get_name(), set()).update(_globals_of(scope))
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
-            for name in names:
-                if isinstance(name.ctx, ast.Store):
-                    uses.setdefault(name.id, set()).update(used.id for used in names)
-    reached, todo = {"Model"}, ["Model"]
-    while todo:
-        more = uses.get(todo.pop(), set()) - reached
-        reached |= more
-        todo += more
-    return frozenset(reached)
-
-
-def _globals_of(scope: symtable.SymbolTable) -> set[str]:
-    """Return the names that a scope takes from the module, parts included."""
-    names = {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global()}
-    return names.union(*map(_globals_of, scope.get_children()))
 
 
 def candidates(full: Mapping[str, Constant], fixed: Collection[str] = ()) -> Iterator[dict[str, Constant]]:
@@ -232,7 +198,7 @@ def _smaller(source: str, full: dict[str, Constant]) -> dict[str, Constant] | No
     # Constants of the operation are changed only where no other change makes the reference small enough.
     texts = [
         [(constants, with_constants(source, constants, FILE)) for constants in candidates(full, unchanged)]
-        for unchanged in (names_of_the_operation(source), ())
+        for unchanged in (names_used_by_model(source), ())
     ]
     if at_full is None:
         return next(filter(None, map(_without_plan, texts)), None)
@@ -275,7 +241,7 @@ def _awkward(source: str, small: dict[str, Constant]) -> dict[str, Constant] | N
         return None
     before = at_small
     most = ElementCounts(2 * at_small.size.inputs, 2 * at_small.size.outputs)
-    unchanged = names_of_the_operation(source)
+    unchanged = names_used_by_model(source)
     constants, done = dict(small), set[str]()
     for group in awkward_groups(small, unchanged):
         if not done.isdisjoint(group):
