@@ -32,12 +32,34 @@ _UNENDED = re.compile(
     re.MULTILINE,
 )
 _BOUND = re.compile(r"\bfunctions\s{0,20}=")
+_UNDECLARED = re.compile(r"[\u2018'](?P<name>\w+)[\u2019'] was not declared in this scope")
 _UNDEFINED_SYMBOL = re.compile(r"undefined symbol: _Z(?:N\d+\w+?)?(?P<length>\d{1,3})(?P<rest>[A-Za-z_]\w*)")
 _NO_INIT = re.compile(r"does not define module export function \(PyInit_")
 _NO_CPP_SOURCES = re.compile(r"load_inline\(\) missing .*'cpp_sources'")
 _CLOSE = 0.6
 _MOST_BYTES, _MOST_FUNCTIONS = 256 << 10, 64
 """Longer requests keep the compiler's message: a hostile text could make the analysis slow."""
+
+
+def undeclared(diagnostics: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
+    """Return the errors about bound functions that no C++ source declares. Such errors are final in any step.
+
+    A search of the sources confirms the compiler's message: only the sources, or files included by them, could contain
+    the declaration.
+    """
+    sources = "\n".join(request.cpp_sources)
+    if request.functions is None or re.search(r'#\s*include\s*"', sources):
+        return []
+    missing = set(request.functions)
+    for word in re.finditer(r"\w+", sources):
+        missing.discard(word[0])
+    return [
+        entry
+        for entry in diagnostics
+        if entry.severity == "error"
+        and (match := _UNDECLARED.match(entry.message)) is not None
+        and match["name"] in missing
+    ]
 
 
 def explained(failure: Finding, request: BuildRequest, diagnostics: Sequence[Diagnostic], submission: str) -> Finding:

@@ -1,10 +1,10 @@
-"""Header libraries of kernels (CUTLASS, ThunderKittens): include folders and cache keys of builds.
-
-Build of inline CUDA for the available GPU, in the sandbox: fast steps first, PyTorch's own build last.
+"""Build of inline CUDA for the available GPU, in the sandbox: fast steps first, PyTorch's own build last.
 
 *split* compiles kernels without PyTorch's headers, and the host code with a precompiled header. *light* compiles each
 file with a few light headers instead of PyTorch's heaviest headers. *plain* is `load_inline`. After a failed step the
 next step runs, until two steps agree on an error of the submission. All three steps produce the same machine code.
+
+Include folders of header libraries (CUTLASS, ThunderKittens) are part of a build and of the build's key.
 """
 
 import functools
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.binding_errors import undeclared
 from evaluator.compile.builder import CPP_SUFFIXES, Builder, BuildResult, RunTool
 from evaluator.compile.cuda_steps import CUDA_SUFFIXES, Attempt, CudaStep, steps
 from evaluator.cuda_source.source_files import all_files
@@ -181,7 +182,6 @@ _UNKNOWN = re.compile(
     r"|incomplete|no suitable|no instance|no matching|no operator|cannot open|No such file|namespace|ambiguous|redefin"
     r"|overload|convert|default argument|linkage|conflicting"
 )
-_UNDECLARED = re.compile(r"[\u2018'](?P<name>\w+)[\u2019'] was not declared in this scope")
 _SPLIT_ONLY = re.compile(r"warpgrade|__cudaPushCallConfiguration")
 
 
@@ -196,27 +196,6 @@ def agreed(earlier: Sequence[Diagnostic], later: Sequence[Diagnostic]) -> list[D
         entry
         for entry in later
         if _is_own(entry) and (match := by_line.get((entry.file, entry.line))) is not None and _same(entry, match)
-    ]
-
-
-def undeclared(diagnostics: Sequence[Diagnostic], request: BuildRequest) -> list[Diagnostic]:
-    """Return the errors about bound functions that no C++ source declares. Such errors are final in any step.
-
-    A search of the sources confirms the compiler's message: only the sources, or files included by them, could contain
-    the declaration.
-    """
-    sources = "\n".join(request.cpp_sources)
-    if request.functions is None or re.search(r'#\s*include\s*"', sources):
-        return []
-    missing = set(request.functions)
-    for word in re.finditer(r"\w+", sources):
-        missing.discard(word[0])
-    return [
-        entry
-        for entry in diagnostics
-        if entry.severity == "error"
-        and (match := _UNDECLARED.match(entry.message)) is not None
-        and match["name"] in missing
     ]
 
 

@@ -1,10 +1,8 @@
-"""Errors of builds for the emulator: violations of device rules, found by nvcc, and messages in the submission's words.
+"""Build of inline CUDA for the emulator: steps of the front end, each compiled by g++ in the sandbox.
 
 g++ compiles kernels as host functions, so a kernel could call any host function. `nvcc -ptx` on the kernels alone takes
 half a second. An nvcc error counts only as a violation of a device rule. Any other error may result from the omitted
-code, which includes everything that refers to PyTorch.
-
-Build of inline CUDA for the emulator: steps of the front end, each compiled by g++ in the sandbox.
+code, which includes everything that refers to PyTorch. Messages are told in the submission's words.
 """
 
 import re
@@ -16,6 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
+from evaluator.compile.binding_errors import undeclared
 from evaluator.compile.builder import (
     CPP_SUFFIXES,
     MOST_BUILT_BYTES,
@@ -199,7 +198,7 @@ class EmulatedBuilder(Builder):
         return front
 
     def _compile(self, request: BuildRequest, key: str) -> BuildResult:
-        """Run the steps in order. An error with light headers proves nothing; an error with full headers is final.
+        """Run the steps in order. An error with full headers is final; see `_is_tried_again` for light headers.
 
         nvcc, if installed, looks for errors about the kernels meanwhile.
         """
@@ -239,7 +238,7 @@ class EmulatedBuilder(Builder):
                 return None
             linked[SUPPORT] = support
         headers_of = StepName.FULL if step.name is StepName.SPLIT else step.name
-        if (header := precompiled_headers(self._run_tool, self._cache, headers_of)) is not None:
+        if step.uses_torch and (header := precompiled_headers(self._run_tool, self._cache, headers_of)) is not None:
             linked[PRECOMPILED[headers_of]] = header
         with work_folder() as work:
             write_files(work, step.files)
@@ -282,10 +281,15 @@ class EmulatedBuilder(Builder):
 
 
 def _is_tried_again(step: Step, errors: list[Diagnostic], request: BuildRequest) -> bool:
-    """Return whether a later step may compile what `step` does not."""
-    if step.name is StepName.FULL:
+    """Return whether a later step may compile what `step` does not.
+
+    Full headers declare no function that the submission binds, and add nothing to a text without PyTorch.
+    """
+    if step.name is StepName.SPLIT or undeclared(errors, request):
+        return False
+    if step.name is StepName.FULL or not step.uses_torch:
         return any(separate_units_may_help(error, source_files(request)) for error in errors)
-    return step.name is not StepName.SPLIT
+    return True
 
 
 def _missing_include(request: BuildRequest, errors: list[Diagnostic]) -> Finding | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from evaluator.cuda_source.source_files import why_not_tabled, with_table
+from evaluator.cuda_source.source_files import all_files, why_not_tabled, with_table
 from evaluator.emulator import headers
 from evaluator.emulator.frontend.front_end import CUDA_SUFFIXES, FrontEnd
 from evaluator.emulator.headers import compiler_has
@@ -81,13 +81,15 @@ class StepName(StrEnum):
 class Step(NamedTuple):
     """One build attempt: `files` by path in the compiler's folder, and the command that creates `library`.
 
-    The command of the step BOUND also reads SUPPORT, the compiled support of the bindings.
+    The command of the step BOUND also reads SUPPORT, the compiled support of the bindings. A build that does not
+    use PyTorch's headers (`uses_torch`) has the same meaning with light and with full headers.
     """
 
     name: StepName
     files: dict[str, str]
     argv: list[str]
     library: str
+    uses_torch: bool
 
 
 def build_steps(request: BuildRequest, front: FrontEnd) -> list[Step]:
@@ -141,6 +143,7 @@ def _light_step(request: BuildRequest, single: dict[str, str], flags: list[str])
     return _step(StepName.LIGHT, request, files, [UNIT], [f"-I{LIGHT_FOLDER}", *flags])
 
 
+_NAMES_TORCH = re.compile(r"\b(?:torch|ATen|c10|pybind11)/")
 _INCLUDES_TORCH = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch|ATen)/", re.MULTILINE)
 
 
@@ -202,7 +205,9 @@ def _step(name: StepName, request: BuildRequest, files: dict[str, str], units: l
     library = f"{request.name}.so"
     libraries = [word for word in words(request.extra_ldflags) if not _CUDA_LIBRARIES.fullmatch(word)]
     argv = [host_compiler.cxx().path, *flags, *units, "-o", library, *libraries, *host_compiler.link_flags()]
-    return Step(name, files, argv, library)
+    texts = [*(file.text for file in all_files(request)), *request.extra_cflags, *request.extra_cuda_cflags]
+    uses_torch = any(_NAMES_TORCH.search(text) for text in texts)
+    return Step(name, files, argv, library, uses_torch)
 
 
 def _flags(request: BuildRequest, front: FrontEnd) -> list[str]:
