@@ -6,7 +6,8 @@ from evaluator.compile import build_memory
 from evaluator.judge.runners import fork_servers
 from evaluator.judge.runners.fork_servers import SandboxedTools
 from evaluator.records import DeviceKind
-from evaluator.sandbox import Limits, ToolResult
+from evaluator.sandbox import Limits
+from tests.unit.compile.tool_results import ended
 
 GIB = 1 << 30
 
@@ -37,7 +38,7 @@ def test_a_build_in_the_sandbox_has_the_share(machine, monkeypatch, tmp_path):
 
     def run_tool(_, argv, *, limits, **__):
         seen.append(limits)
-        return ToolResult(exit_code=0, signal=None, timed_out=False, output="", wall_s=0.0)
+        return ended()
 
     monkeypatch.setattr(fork_servers, "run_tool", run_tool)
     for builds in (1, 2):

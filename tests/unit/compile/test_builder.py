@@ -12,16 +12,13 @@ from evaluator.compile.builder import CpuBuilder, read_library, work_folder
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
-from evaluator.sandbox import ToolResult
-from evaluator.toolchain import host_compiler
+from tests.unit.compile.tool_results import ended
+
+pytestmark = pytest.mark.usefixtures("named_compilers")
 
 SUBMISSION = 'source = """\nint f() {\n    return 1\n}\n"""\n'
 REQUEST = BuildRequest(name="ext", cpp_sources=["\nint f() {\n    return 1\n}\n"], functions={"f": "f"})
 LIBRARY = b"\x7fELF library"
-
-
-def result(**changes):
-    return ToolResult(**{"exit_code": 0, "signal": None, "timed_out": False, "output": "", "wall_s": 1.5} | changes)
 
 
 class Tool:
@@ -30,19 +27,13 @@ class Tool:
     def __init__(self, write=None, **changes):
         self.calls = []
         self._write = write or (lambda path: path.write_bytes(LIBRARY))
-        self._result = result(**changes)
+        self._result = ended(**changes)
 
     def __call__(self, argv, *, work, timeout_s, limits, readable=()):
         files = {path.name: path.read_text() for path in work.iterdir()}
         self.calls.append((list(argv), files, timeout_s))
         self._write(work / "ext.so")
         return self._result
-
-
-@pytest.fixture(autouse=True)
-def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
 
 
 @pytest.fixture
@@ -55,7 +46,7 @@ def test_a_build_gives_the_library(made):
     built = made(tool).build(REQUEST)
     assert built.library == LIBRARY
     assert built.finding is None
-    assert (built.unit.name, built.unit.ok, built.unit.cached, built.unit.wall_s) == ("ext", True, False, 1.5)
+    assert (built.unit.name, built.unit.ok, built.unit.cached, built.unit.wall_s) == ("ext", True, False, 1.0)
     ((argv, files, timeout_s),) = tool.calls
     assert argv[:3] == ["/usr/bin/ninja", "-f", "build.ninja"]
     assert timeout_s == 30.0
@@ -74,39 +65,6 @@ def test_a_second_build_compiles_nothing(made):
     assert second.unit.wall_s == 0
     assert second.unit.diagnostics == first.unit.diagnostics
     assert second.unit.log == first.unit.log
-
-
-CHANGES = {
-    "name": {"name": "other"},
-    "sources": {"cpp_sources": ["int g();"]},
-    "sources cut elsewhere": {"cpp_sources": ["\nint f() {\n", "    return 1\n}\n"]},
-    "functions": {"functions": {"f": "what it does"}},
-    "no functions": {"functions": None},
-    "compile flags": {"extra_cflags": ["-O3"]},
-    "link flags": {"extra_ldflags": ["-lm"]},
-    "include paths": {"extra_include_paths": ["/usr/include"]},
-    "error handling": {"error_handling": False},
-    "headers": {"implicit_headers": False},
-    "files": {"files": [SourceFile(name="main.cpp", text="int f();")]},
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_decides_the_library_decides_the_key(made, change):
-    tool = Tool(write=lambda path: [(path.parent / f"{name}.so").write_bytes(LIBRARY) for name in ("ext", "other")])
-    first, second = made(tool).build(REQUEST), made(tool).build(replace(REQUEST, **change))
-    assert second.library == LIBRARY
-    assert first.unit.key != second.unit.key
-    assert len(tool.calls) == 2
-
-
-@pytest.mark.parametrize("field", ["compiler", "torch", "python", "machine"])
-def test_another_machine_has_other_keys(made, monkeypatch, field):
-    tool = Tool()
-    first = made(tool).build(REQUEST)
-    fingerprint = host_compiler.fingerprint()
-    monkeypatch.setattr(host_compiler, "fingerprint", lambda: fingerprint | {field: "another"})
-    assert made(tool).build(REQUEST).unit.key != first.unit.key
 
 
 def refused(made, **changes):

@@ -14,10 +14,9 @@ from evaluator.compile.cuda_builder import CudaBuilder
 from evaluator.compile.precompiled import precompile, precompiled_folder, why_not_precompiled, worth_trying
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
-from evaluator.sandbox import ToolResult
-from evaluator.toolchain import host_compiler, nvcc
-from evaluator.toolchain.host_compiler import InstalledTool
+from evaluator.toolchain import nvcc
 from evaluator.toolchain.nvcc import architecture
+from tests.unit.compile.tool_results import ended
 
 CUDA = """
 __global__ void k(float* x) {
@@ -64,8 +63,7 @@ class Tools:
             (work / "ext.so").write_bytes(LIBRARY)
             for name, text in zip(("host.undefined", "device.defined"), self._listings, strict=True):
                 (work / name).write_text(text)
-        result = {"exit_code": 1 if step in self._fails else 0, "signal": None, "timed_out": False, "wall_s": 1.0}
-        return ToolResult(**(result | {"output": self._fails.get(step, "")} | self._changes))
+        return ended(**({"exit_code": step in self._fails, "output": self._fails.get(step, "")} | self._changes))
 
     @property
     def steps(self):
@@ -73,11 +71,7 @@ class Tools:
 
 
 @pytest.fixture(autouse=True)
-def _fake_toolchains(monkeypatch, tmp_path):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: InstalledTool("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    monkeypatch.setattr(nvcc, "nvcc", lambda: InstalledTool("/cuda/bin/nvcc", "Build cuda_13.0.r13.0/compiler.1"))
-    monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
+def _new_key(named_compilers):
     precompiled._key.cache_clear()
     yield
     precompiled._key.cache_clear()
@@ -179,27 +173,6 @@ def test_a_second_build_compiles_nothing(made):
     assert second.library == LIBRARY
     assert second.unit.key == first.unit.key
     assert second.unit.log == first.unit.log
-
-
-CHANGES = {
-    "sources": {"cuda_sources": [CUDA + "\n"]},
-    "host flags": {"extra_cflags": ["-O3"]},
-    "cuda flags": {"extra_cuda_cflags": ["-O3"]},
-    "functions": {"functions": {"f": "what it does"}},
-    "headers": {"implicit_headers": False},
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_decides_the_library_decides_the_key(made, change):
-    tools = Tools()
-    builder = made(tools)
-    assert builder.build(REQUEST).unit.key != builder.build(replace(REQUEST, **change)).unit.key
-
-
-def test_another_gpu_has_other_keys(made, tmp_path):
-    other = CudaBuilder(Tools(), BuildCache(tmp_path), SUBMISSION, 30.0, lambda _: None, "80", cache_root=tmp_path)
-    assert made(Tools()).build(REQUEST).unit.key != other.build(REQUEST).unit.key
 
 
 @pytest.mark.parametrize("flag", ["-ccbin=/tmp/g++", "-Xcompiler=-fplugin=x", "@x", "-DN=$(id)", "--run"])

@@ -13,12 +13,12 @@ from evaluator.cuda_source.source_files import source_files
 from evaluator.judge.exhibits.reduced_instructions import about_machine_code
 from evaluator.paths import data_dir
 from evaluator.records import MachineCode
-from evaluator.sandbox import ToolResult
 from evaluator.toolchain import nvcc
 from evaluator.toolchain.host_compiler import InstalledTool, language_standard
 from evaluator.toolchain.nvcc import cuobjdump
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, requests_of
 from tests.unit.compile.test_sass import RECORDED
+from tests.unit.compile.tool_results import ended
 
 LIBRARY = b"\x7fELF\x02\x01 .nv_fatbin"
 HOST_ONLY = b"\x7fELF\x02\x01 .text"
@@ -99,7 +99,7 @@ def test_a_stopped_disassembler_shows_nothing(disassembler, tmp_path):
 
     def slow(argv, *, work, timeout_s, limits):
         (work / "listing.sass").write_text(TEXT)
-        return ToolResult(exit_code=None, signal=None, timed_out=True, output="", wall_s=timeout_s)
+        return ended(None, timed_out=True)
 
     assert read(slow, tmp_path) == MachineCode(not_looked_at="cuobjdump was stopped at its time limit")
 

@@ -10,9 +10,8 @@ from evaluator.compile.own_libraries import PRECOMPILED
 from evaluator.emulator.frontend.build_ladder import SUPPORT, UNIT, StepName
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.findings import Code
-from evaluator.protocol.frames import BuildRequest
-from evaluator.sandbox import ToolResult
-from evaluator.toolchain import host_compiler
+from evaluator.protocol.frames import BuildRequest, SourceFile
+from tests.unit.compile.tool_results import ended
 
 CUDA = "__global__ void k(float* x) { x[0] = y; }\ntorch::Tensor f(torch::Tensor x) { return x; }"
 REQUEST = BuildRequest(
@@ -42,18 +41,14 @@ class Tool:
             for name in self._parts:
                 if f"build {name}:" in text:
                     (work / name).write_bytes(b"made")
-            return result(0, "")
+            return ended()
         step = step_of(argv)
         self.steps.append(step)
         self.linked.append({path.relative_to(work).as_posix() for path in work.rglob("*") if path.is_symlink()})
         if step in self._succeeds:
             (work / "ext.so").write_bytes(b"library")
-            return result(0, "")
-        return result(1, self._errors.get(step, ERROR))
-
-
-def result(code, output):
-    return ToolResult(exit_code=code, signal=None, timed_out=False, output=output, wall_s=1.0)
+            return ended()
+        return ended(1, self._errors.get(step, ERROR))
 
 
 def step_of(argv):
@@ -65,11 +60,8 @@ def step_of(argv):
 
 
 @pytest.fixture(autouse=True)
-def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    for module in (emulated_builder, emulated_builder):
-        monkeypatch.setattr(module, "nvcc_version", lambda: None)
+def _without_nvcc(monkeypatch, named_compilers):
+    monkeypatch.setattr(emulated_builder, "nvcc_version", lambda: None)
 
 
 @pytest.fixture
@@ -108,6 +100,36 @@ def test_an_error_with_all_headers_is_final(builder_with):
     assert tool.steps == FAILING
     assert built.finding.code == Code.COMPILE_FAILED.value
     assert "'y' was not declared" in built.finding.message
+
+
+def test_a_bound_function_that_no_source_declares_needs_one_step(builder_with):
+    tool = Tool(errors={StepName.BOUND: "main.cpp:3:16: error: 'f' was not declared in this scope"})
+    assert builder_with(tool).build(replace(REQUEST, cpp_sources=[""])).finding.code == Code.COMPILE_FAILED.value
+    assert tool.steps == [StepName.BOUND]
+
+
+WITHOUT_PYTORCH = BuildRequest(name="ext", files=[SourceFile("k.cu", "__global__ void k() { y; }")], with_cuda=True)
+
+
+def test_a_text_without_pytorch_needs_no_precompiled_header(builder_with):
+    tool = Tool(StepName.LIGHT)
+    assert builder_with(tool).build(WITHOUT_PYTORCH).library == b"library"
+    assert tool.linked == [set()]
+
+
+def test_an_error_in_a_text_without_pytorch_is_final(builder_with):
+    tool = Tool(errors={StepName.LIGHT: "k.cu:1:25: error: 'y' was not declared in this scope"})
+    assert builder_with(tool).build(WITHOUT_PYTORCH).finding.code == Code.COMPILE_FAILED.value
+    assert tool.steps == [StepName.LIGHT]
+
+
+@pytest.mark.parametrize(("name", "step"), [("y", StepName.LIGHT), ("f", StepName.SPLIT)])
+def test_separate_units_without_pytorch_are_the_last_step(builder_with, name, step):
+    clash = f"b.cu:1:5: error: redefinition of '{name}'"
+    files = [SourceFile("a.cu", "int f;"), SourceFile("b.cu", "int f;")]
+    tool = Tool(errors=dict.fromkeys(StepName, clash))
+    assert builder_with(tool).build(replace(WITHOUT_PYTORCH, files=files)).finding.code == Code.COMPILE_FAILED.value
+    assert tool.steps[-1] is step
 
 
 def test_an_error_without_pybind11_is_not_shown(builder_with):

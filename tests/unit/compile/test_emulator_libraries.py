@@ -9,8 +9,10 @@ from evaluator.compile import own_libraries
 from evaluator.compile.own_libraries import PRECOMPILED, precompilation
 from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName
 from evaluator.errors import JudgeFailed
-from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler
+from tests.unit.compile.tool_results import ended
+
+pytestmark = pytest.mark.usefixtures("named_compilers")
 
 HEADER, LATER_HEADER = PRECOMPILED[StepName.BOUND], PRECOMPILED[StepName.LIGHT]
 
@@ -28,13 +30,7 @@ class Tool:
         for name in self._can:
             if name in self.asked[-1]:
                 (work / name).write_bytes(b"made " + name.encode())
-        return ToolResult(exit_code=0 if self._can else 1, signal=None, timed_out=False, output="", wall_s=1.0)
-
-
-@pytest.fixture(autouse=True)
-def _fake_toolchain(monkeypatch):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
+        return ended(0 if self._can else 1)
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ from evaluator.findings import Code
 from evaluator.languages.registry import CUTLASS, found_installation
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.records import Diagnostic
-from evaluator.sandbox import ToolResult
-from evaluator.toolchain import host_compiler, nvcc
-from evaluator.toolchain.host_compiler import InstalledTool
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
+from tests.unit.compile.tool_results import ended
 
 NEEDS_NVCC = pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
 NEEDS_CUTLASS = pytest.mark.skipif(
@@ -47,16 +45,11 @@ class Compiler:
         self.readable.append(list(readable))
         if not self._said:
             (work / "ext.so").write_bytes(b"library")
-        return ToolResult(exit_code=bool(self._said), signal=None, timed_out=False, output=self._said, wall_s=0.1)
+        return ended(bool(self._said), self._said)
 
 
 @pytest.fixture
-def built(monkeypatch, tmp_path):
-    monkeypatch.setattr(host_compiler, "cxx", lambda: InstalledTool("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
-    monkeypatch.setattr(nvcc, "nvcc", lambda: InstalledTool("/cuda/bin/nvcc", "Build cuda_13.0"))
-    monkeypatch.setattr(nvcc, "cuda_home", lambda: tmp_path / "cuda")
-
+def built(named_compilers, tmp_path):
     def build(compiler, request=REQUEST):
         cache = BuildCache(tmp_path / "cache")
         builder = CudaBuilder(compiler, cache, LAYOUT, 30.0, lambda _: None, "90a", cache_root=tmp_path)

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from evaluator.compile.cuda_builder import undeclared
+from evaluator.compile.binding_errors import undeclared
 from evaluator.compile.disassembly import machine_code
 from evaluator.cuda_source.symbols import _function_name, kernels_in_library, missing
 from evaluator.judge.runners.language_faults import kernel_fault

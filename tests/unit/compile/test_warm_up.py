@@ -13,8 +13,8 @@ from evaluator.emulator.frontend.build_ladder import SUPPORT
 from evaluator.errors import ExitCode, JudgeFailed, ToolchainMissing
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind
-from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler, nvcc
+from tests.unit.compile.tool_results import ended
 
 EVERY = [DeviceKind.CUDA, DeviceKind.EMULATED, DeviceKind.CPU]
 RUNTIME_FILES = ("runtime.so", *PRECOMPILED.values(), SUPPORT, "native.so")
@@ -37,19 +37,17 @@ class Tool:
             if (work / name).parent.exists():
                 (work / name).write_bytes(b"made")
         ok = bool(self._can)
-        return ToolResult(exit_code=0 if ok else 1, signal=None, timed_out=False, output="a.h: error: x", wall_s=1.0)
+        return ended(0 if ok else 1, "a.h: error: x")
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch):
+def machine(monkeypatch, named_compilers):
     """A machine with g++, without nvcc, whose sandbox is a tool of the test; no earlier test has spilled builds."""
     build_cache.remove()
 
     def missing():
         raise ToolchainMissing("no nvcc")
 
-    monkeypatch.setattr(host_compiler, "cxx", lambda: host_compiler.InstalledTool("/usr/bin/g++", "g++ 1.0"))
-    monkeypatch.setattr(host_compiler, "ninja", lambda: "/usr/bin/ninja")
     monkeypatch.setattr(nvcc, "nvcc", missing)
     monkeypatch.setattr(warm_up, "ForkServer", lambda **_: contextlib.nullcontext())
     return lambda tool: monkeypatch.setattr(warm_up, "run_tool", tool)
