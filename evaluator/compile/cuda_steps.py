@@ -29,7 +29,7 @@ from evaluator.toolchain import host_compiler, nvcc
 from evaluator.toolchain.light_headers import LIGHT_FOLDER, light_headers_for
 from evaluator.toolchain.nvcc_flags import nvcc_flags, words
 
-HOST_LISTING, DEVICE_LISTING = "host.undefined", "device.defined"
+_HOST_LISTING, _DEVICE_LISTING = "host.undefined", "device.defined"
 _STUBS_VISIBLE = "-static-global-template-stub=false"
 """From CUDA 13 on, stubs of kernel templates are local to their object by default."""
 _STANDARD_HEADERS = ("algorithm", "cassert", "climits", "cmath", "cstdint", "cstdio", "limits", "type_traits")
@@ -48,8 +48,18 @@ _FORGOTTEN = (
 _LOOPS = frozenset(("for", "while"))
 
 
-class SplitBuild(NamedTuple):
-    """Splittable request. `host` is a complete unit; the device half in `halves` may lack template instantiations."""
+class Attempt(NamedTuple):
+    """Result of one step. `why` explains a failure without compiler errors."""
+
+    result: ToolResult
+    library: bytes | None
+    why: str = ""
+
+
+class _Split(NamedTuple):
+    """*split*. `host` is a complete unit; the device half in `halves` may lack template instantiations."""
+
+    name = "split"
 
     request: BuildRequest
     architecture: str
@@ -58,12 +68,32 @@ class SplitBuild(NamedTuple):
     halves: Halves
     own_words: frozenset[str]
 
-    @property
-    def two_steps(self) -> bool:
-        """Whether the host unit must be compiled first."""
-        return bool(self.halves.templates)
+    def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
+        with work_folder() as work:
+            write_files(work, {"host.cpp": self.host, "build.ninja": self._ninja_text(), **_front_ends()})
+            first = None
+            if self.halves.templates:  # The host's object names the instantiations.
+                first = _ninja(run_tool, work, timeout_s, "host.o")
+                if not first.ok:
+                    return Attempt(first, None)
+            try:
+                device = self._device(_text(work / _HOST_LISTING) if first else "")
+            except NotSplittable as reason:
+                return Attempt(first or _no_result(), None, str(reason))
+            write_files(work, {"device.cu": device})
+            spent_s = first.wall_s if first else 0.0
+            result = _together(first, _ninja(run_tool, work, timeout_s - spent_s))
+            if not result.ok:
+                return Attempt(result, None)
+            try:
+                holes = missing(_text(work / _HOST_LISTING), _text(work / _DEVICE_LISTING), self.own_words)
+            except NotSplittable as reason:
+                return Attempt(result, None, str(reason))
+            if holes:
+                return Attempt(result, None, f"the device's half does not have {holes[0]}")
+            return Attempt(result, read_library(work / f"{self.request.name}.so", MOST_BUILT_BYTES))
 
-    def device(self, listing: str = "") -> str:
+    def _device(self, listing: str) -> str:
         """Return the device unit, with the template instantiations required by nm's `listing` of the host object."""
         kernels = instantiations(listing, self.halves.templates)
         text = self.halves.device + "\n" + " ".join(kernels)
@@ -80,7 +110,7 @@ class SplitBuild(NamedTuple):
             lines.append(f"__attribute__((used)) static const void* const warpgrade_kernels[] = {{{addresses}}};")
         return "\n".join([*lines, ""])
 
-    def ninja_text(self) -> str:
+    def _ninja_text(self) -> str:
         """Return the build file with the targets `host.o` and the library."""
         request, compiler = self.request, host_compiler.cxx().path
         cuda_cflags = nvcc_flags(request.extra_cuda_cflags).kept
@@ -90,7 +120,7 @@ class SplitBuild(NamedTuple):
         cuda = nvcc.cuda_flags(request.name, self.architecture, [*folders, *cuda_cflags, *stubs])
         host = [*header_flags(), *names, *folders]
         objects = f"host.o device.o {self.prepared.support}"
-        device_listing = f"nm -C --defined-only $out > {DEVICE_LISTING}"
+        device_listing = f"nm -C --defined-only $out > {_DEVICE_LISTING}"
         described = "description = compile $in"
         host_command = f"{compiler} -include {self.prepared.header} {host_compiler.joined(host)} -c $in -o $out"
         device_command = f"{nvcc.both_front_ends()} {host_compiler.joined(cuda)} -c $in -o $out"
@@ -98,7 +128,7 @@ class SplitBuild(NamedTuple):
         return "\n".join(
             [
                 "ninja_required_version = 1.3",
-                f"rule host\n  command = {host_command} && nm -uC $out > {HOST_LISTING}\n  {described}",
+                f"rule host\n  command = {host_command} && nm -uC $out > {_HOST_LISTING}\n  {described}",
                 f"rule device\n  command = {device_command} && {device_listing}\n  {described}",
                 f"rule link\n  command = {compiler} $in {libraries} -o $out\n  description = link $out",
                 "build host.o: host host.cpp",
@@ -108,12 +138,8 @@ class SplitBuild(NamedTuple):
             ]
         )
 
-    def holes(self, undefined: str, defined: str) -> list[str]:
-        """List the submission's own functions that the library calls but lacks."""
-        return missing(undefined, defined, self.own_words)
 
-
-def split_build(request: BuildRequest, architecture: str, prepared: Precompiled) -> SplitBuild:
+def _split(request: BuildRequest, architecture: str, prepared: Precompiled) -> _Split:
     """Split a request. Raises NotSplittable with the reason."""
     files = {file.name: file.text for file in source_files(request)}
     if request.files or request.headers or set(files) != {"main.cpp", "cuda.cu"}:
@@ -125,7 +151,7 @@ def split_build(request: BuildRequest, architecture: str, prepared: Precompiled)
         _check_headers(text)
     halves = split(files["cuda.cu"])
     identifiers = frozenset(token.text for text in files.values() for token in tokens(text) if token.kind is Kind.WORD)
-    return SplitBuild(request, architecture, prepared, _host_unit(request, files, halves), halves, identifiers)
+    return _Split(request, architecture, prepared, _host_unit(request, files, halves), halves, identifiers)
 
 
 def _check_headers(text: str) -> None:
@@ -185,14 +211,6 @@ _LIGHTER_FOLDER = ".lighter"
 """Light headers for nvcc without pybind11, which takes as long to parse as all others and is rarely needed."""
 
 
-class Attempt(NamedTuple):
-    """Result of one step. `why` explains a failure without compiler errors."""
-
-    result: ToolResult
-    library: bytes | None
-    why: str = ""
-
-
 class CudaStep(Protocol):
     """One way of building."""
 
@@ -234,7 +252,7 @@ def steps(
     if (objection := too_much(request)) is not None:
         return Ladder([light, plain], [f"note: split left out: {objection}"])
     try:
-        return Ladder([_Split(split_build(request, architecture, prepared)), light, plain], [])
+        return Ladder([_split(request, architecture, prepared), light, plain], [])
     except NotSplittable as reason:
         return Ladder([light, plain], [f"note: split left out: {reason}"])
 
@@ -282,41 +300,6 @@ class _OneUnitEach:
         cuda = nvcc.cuda_flags(request.name, self._architecture, flags)
         command = nvcc.both_front_ends() if self._light else nvcc.nvcc().path
         return nvcc.ninja_text(request.name, units, cflags, cuda, ldflags, command)
-
-
-class _Split:
-    """*split*: see `split_build`."""
-
-    name = "split"
-
-    def __init__(self, plan: SplitBuild) -> None:
-        self._plan = plan
-
-    def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
-        library = f"{self._plan.request.name}.so"
-        with work_folder() as work:
-            write_files(work, {"host.cpp": self._plan.host, "build.ninja": self._plan.ninja_text(), **_front_ends()})
-            first = None
-            if self._plan.two_steps:
-                first = _ninja(run_tool, work, timeout_s, "host.o")
-                if not first.ok:
-                    return Attempt(first, None)
-            try:
-                device = self._plan.device(_text(work / HOST_LISTING) if first else "")
-            except NotSplittable as reason:
-                return Attempt(first or _no_result(), None, str(reason))
-            write_files(work, {"device.cu": device})
-            spent_s = first.wall_s if first else 0.0
-            result = _together(first, _ninja(run_tool, work, timeout_s - spent_s))
-            if not result.ok:
-                return Attempt(result, None)
-            try:
-                holes = self._plan.holes(_text(work / HOST_LISTING), _text(work / DEVICE_LISTING))
-            except NotSplittable as reason:
-                return Attempt(result, None, str(reason))
-            if holes:
-                return Attempt(result, None, f"the device's half does not have {holes[0]}")
-            return Attempt(result, read_library(work / library, MOST_BUILT_BYTES))
 
 
 def _front_ends() -> dict[str, str]:
