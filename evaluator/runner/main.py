@@ -250,7 +250,7 @@ class Runner:
         gate.digest(number, answer)
         return answer, result
 
-    def _values(self, call: Call) -> "_Values":
+    def _values(self, call: Call | ProfiledCall) -> "_Values":
         inputs, gradients = self._shared.inputs, call.output_gradients
         return _Values(
             to_value(call.args, inputs),
@@ -285,10 +285,8 @@ class Runner:
         return answer, result
 
     def _profiled(self, frame: ProfiledCall) -> Frame:
-        memory = self._shared
-        args, kwargs = to_value(frame.args, memory.inputs), to_value(frame.kwargs, memory.inputs)
-        gradients = None if frame.output_gradients is None else to_value(frame.output_gradients, memory.inputs)
-        return profiled(lambda: self._run(args, kwargs, gradients, None), gpu=memory.gate is not None)
+        values = self._values(frame)
+        return profiled(lambda: self._run(*values, None), gpu=self._shared.gate is not None)
 
     def _run(
         self, args: Any, kwargs: Any, gradients: Any, schedule: EmulatorSchedule | None

@@ -42,8 +42,7 @@ def parse(log: str, files: Mapping[str, str], submission: str) -> list[Diagnosti
     with the same text, if any.
     """
     entries = [entry for line in log.split("\n") if (entry := _parse_line(line[:_MAX_LINE])) is not None]
-    unique = list(dict.fromkeys(_Hashable(entry) for entry in entries))
-    ordered = sorted((wrapped.entry for wrapped in unique), key=lambda entry: "error" not in entry.severity)
+    ordered = sorted(dict.fromkeys(entries), key=lambda entry: "error" not in entry.severity)
     maps: dict[str, LineMap] = {}
     return [_located(entry, files, submission, maps) for entry in ordered[:_MAX_DIAGNOSTICS]]
 
@@ -157,17 +156,3 @@ def _placeless(severity: Literal["error", "warning"], message: str) -> Diagnosti
     return Diagnostic(
         severity=severity, message=message[:2000], file="", line=0, column=0, submission_line=None, source_line=""
     )
-
-
-class _Hashable:
-    """Diagnostic as a dict key, to deduplicate messages with equal positions."""
-
-    def __init__(self, entry: Diagnostic) -> None:
-        self.entry = entry
-        self._key = (entry.severity, entry.message, entry.file, entry.line, entry.column)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashable) and self._key == other._key
