@@ -1,6 +1,6 @@
-"""Cache of failed builds: a submission requests the same build in every stage, and users resubmit the same file.
+"""Build of one extension: cache lookup, or a sandboxed compile without any of the submission's Python code.
 
-Build of one extension: cache lookup, or a sandboxed compile without any of the submission's Python code.
+Failed builds are cached too: a submission requests the same build in every stage, and users resubmit the same file.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Background build of split builds' shared files, so the first split build on a machine does not wait.
+"""Device-specific parts of a grade: the extension builder, and the native library of the device's runners.
 
-Device-specific parts of a grade: the extension builder, and the native library of the device's runners.
+On `cuda`, a thread builds the shared files of split builds, so that the first split build on a machine does not wait.
 """
 
 import functools

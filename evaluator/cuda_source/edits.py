@@ -1,6 +1,6 @@
-"""Token edits that preserve the line number of every remaining token.
+"""Token edits that preserve the line number of every remaining token, and the device code of a text.
 
-Extraction of device code for nvcc: kernels and their callees, without code that depends on PyTorch.
+The device code is for nvcc: kernels and their callees, without code that depends on PyTorch.
 """
 
 import re

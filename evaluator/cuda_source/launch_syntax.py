@@ -1,6 +1,6 @@
-"""The parts of a launch `kernel<<<config>>>(arguments)`, found among the tokens around its `<<<`.
+"""Parts of a launch `kernel<<<config>>>(arguments)`, and mistakes in C++ that need no compiler.
 
-Mistakes in C++ that no compiler is needed for: comments, strings and launches without an end, launched functions.
+The mistakes are comments, strings and launches without an end, and launched functions that are no kernels.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Default device of a grade.
-
-NVIDIA GPUs and the state reported by their driver. Uses NVML; needs neither torch nor a context.
-"""
+"""NVIDIA GPUs and the state reported by their driver. Uses NVML; needs neither torch nor a context."""
 
 import contextlib
 import functools

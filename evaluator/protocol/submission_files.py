@@ -2,13 +2,7 @@
 
 One text keeps everything else simple: cards, replays, JSON lines and the library carry a submission of several files
 like any other. Line numbers of findings are lines of the text; `place_of` gives the file and the line in the file. Time
-is linear in the text.
-
-The manifest of a submission of several files: its entry, its files, and an extension built before the import.
-
-The syntax tree of a submission's Python files.
-
-Environment variables of Triton.
+is linear in the text. A manifest names the entry, the files, and an extension built before the import.
 """
 
 import ast

@@ -1,6 +1,4 @@
-"""Storages: the bytes of each covered by tensors, and the storages with values used by PyTorch code.
-
-Bytes and operations of a reference call, counted on PyTorch's meta device without allocating memory.
+"""Bytes and operations of a reference call, counted on PyTorch's meta device without allocating memory.
 
 The problem's own code runs, as in `judge/reference/reference.py`; its author is trusted. Tensors have shapes and no
 memory, so the count takes the time of the Python code, for a problem of any size.

@@ -1,10 +1,7 @@
 """CUDA on the CPU in a runner: the emulator's runtime, and replacements of PyTorch's CUDA functions.
 
 `cuda` means the CPU in function arguments (mapped by a torch function mode), in `.cuda()` and `.to()`, and in queries
-(`is_cuda`, `torch.cuda.is_available()`).
-
-GPU submissions use `device="cuda"`, `.cuda()` and `torch.cuda.is_available()`. In this process all of them mean the
-CPU, and the emulator's allocator places a guard page behind each tensor.
+(`is_cuda`, `torch.cuda.is_available()`). The emulator's allocator places a guard page behind each tensor.
 """
 
 import contextlib

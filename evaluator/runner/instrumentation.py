@@ -1,13 +1,12 @@
 """Instrumented calls: profiler, counted operations, launches by NVRTC, and ablation.
 
-The observer runs in extra calls only, which are not timed and do not decide about the answers, because observation
-slows down a call and sees all tensors. A submission in the same process can forge the counts; they can cost a pass,
-never earn a pass (see `evaluator/judge/exhibits/own_kernels.py`).
+Observation slows down a call and sees all tensors, so only extra calls are observed, which are not timed and do not
+decide about the answers. A submission in the same process can forge the counts; they can cost a pass, never earn a pass
+(see `evaluator/judge/exhibits/own_kernels.py`).
 
-The judge starts such runners to determine from an answer's bytes which part the answer needs
-(`evaluator/judge/exhibits/ablation.py`). The same wrappers count calls. PyTorch operations are replaced at the
-dispatcher's backend kernels. The replacement therefore covers callers in every language, and callers with excluded
-Python dispatch keys.
+An ablation shows from an answer's bytes which part the answer needs (`evaluator/judge/exhibits/ablation.py`). PyTorch
+operations are replaced at the dispatcher's backend kernels. The replacement therefore covers callers in every language,
+and callers with excluded Python dispatch keys.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Shared memory of a runner: the input region, and an arena for outputs.
-
-Values of frames, with tensors in shared memory, on the runner's side.
-"""
+"""Shared memory of a runner: the input region, an arena for outputs, and values of frames with tensors there."""
 
 import ctypes
 import mmap

@@ -1,8 +1,6 @@
-"""Statistics of a side's samples. No sample is dropped: outliers are counted.
+"""Statistics of a side's samples, and bootstrap intervals of two medians and of their ratio.
 
-Bootstrap intervals of two medians and of their ratio.
-
-Each of `DRAWS` draws simulates another grade of the same two programs:
+No sample is dropped: outliers are counted. Each of `DRAWS` draws simulates another grade of the same two programs:
 
 - The reference ran in two processes. A draw samples two of them with replacement, and differences between processes
   widen the interval: a cluster bootstrap (Davison and Hinkley, Bootstrap Methods and their Application, 3.8).
@@ -11,7 +9,7 @@ Each of `DRAWS` draws simulates another grade of the same two programs:
   costs two random numbers instead of n, and is exact.
 - A draw adds the clock's error to each side: uniform within that side's resolution (a rectangular distribution, which
   JCGM 101 prescribes for a limit of error).
-- A draw adds a normal error to each side for the choice of the process (`time_errors.py`). The reference's error is
+- A draw adds a normal error to each side for the choice of the process (`process_spread_ms`). The reference's error is
   that of a mean over its processes.
 
 The sorted samples, as multiples of their median, seed the random numbers. The same samples give the same interval, in
@@ -136,7 +134,7 @@ above 390 us is in the data; there the scatter of samples and the clock's error 
 spread: the reference has two processes, and the submission one. So the spread is a pooled estimate from earlier
 measurements (JCGM 100:2008, 4.2.4), and enters the interval as a normal error of each process.
 
-The reference's two processes may differ by more: a cluster bootstrap (`bootstrap.py`) adds their own difference. Part
+The reference's two processes may differ by more: a cluster bootstrap (`Bootstrap`) adds their own difference. Part
 of the spread is thus counted twice. Alone, the spread would miss disturbances between both halves; the difference of
 two processes alone has a single degree of freedom, and is often small by chance."""
 

@@ -1,7 +1,4 @@
-"""CUDA compiler of this machine, and the command lines of PyTorch's extension builder.
-
-Disassembler of the CUDA toolkit.
-"""
+"""CUDA compiler and disassembler of this machine, and the command lines of PyTorch's extension builder."""
 
 import functools
 import os

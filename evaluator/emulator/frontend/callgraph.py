@@ -1,6 +1,6 @@
-"""`__launch_bounds__(N)`: refuse launches with more than N threads per block, as a GPU does.
+"""Kernels whose threads wait for each other, told from all others, and kernels with `__launch_bounds__(N)`.
 
-Classification of kernels by synchronization: kernels whose threads wait for each other, and all others.
+A launch with more than N threads per block is refused, as on a GPU.
 """
 
 import re

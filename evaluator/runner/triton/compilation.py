@@ -9,8 +9,7 @@ require a judge that compiles Triton's intermediate form in a separate sandbox.
 
 The cache also holds the autotuner's choice (`TRITON_CACHE_AUTOTUNING`): the checked configuration is the timed one.
 
-Triton compiles at the first launch, inside the runner. The same process runs the submission, and the judge trusts
-none of the reports: a failure with a forged reason is still a failure.
+The judge trusts none of the reports: a failure with a forged reason is still a failure.
 """
 
 import gc

@@ -1,12 +1,11 @@
-"""bfloat16, fp8 and TF32 in Triton's interpreter, with the values of a GPU.
+"""Launches of Triton kernels: counted in the interpreter (`emulated`), left out for an ablation (all devices).
 
-NumPy lacks these formats, so the interpreter stores their bits as integers. It cuts bits off where GPUs round to
-nearest, loses the carry of a rounded mantissa, and adds and multiplies the bits of bfloat16 as integers (seen with
-Triton 3.9). An honest kernel in bfloat16 would be wrong on `emulated`, and correct on a GPU. Here operands in bfloat16
-become fp32, and each result is rounded to nearest, in reductions and scans too. fp8 saturates, as in the conversions
-of GPUs. `tl.dot` of fp32 operands uses TF32 unless told otherwise, which the interpreter ignores.
-
-Launches of Triton kernels: counted in Triton's interpreter (`emulated`), left out for an ablation (all devices).
+The interpreter gets bfloat16, fp8 and TF32 with the values of a GPU. NumPy lacks these formats, so the interpreter
+stores their bits as integers. It cuts bits off where GPUs round to nearest, loses the carry of a rounded mantissa, and
+adds and multiplies the bits of bfloat16 as integers (seen with Triton 3.9). An honest kernel in bfloat16 would be wrong
+on `emulated`, and correct on a GPU. Here operands in bfloat16 become fp32, and each result is rounded to nearest, in
+reductions and scans too. fp8 saturates, as in the conversions of GPUs. `tl.dot` of fp32 operands uses TF32 unless told
+otherwise, which the interpreter ignores.
 """
 
 import sys
