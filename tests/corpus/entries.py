@@ -34,7 +34,7 @@ extension = load_inline(
 
 
 class ModelNew(nn.Module):
-'''
+{body}'''
 _OF_INPUTS = """\
     def forward(self, {inputs}):
         return extension.{function}({inputs})
@@ -48,7 +48,7 @@ _OF_INPUT_AND_WEIGHT = """\
     def forward(self, x):
         return extension.{function}(x, self.weight, self.eps)
 """
-_FUNCTION = re.compile(r"^(torch::Tensor (\w+)\([^{]*?\)) \{$", re.MULTILINE)
+_FUNCTION = re.compile(r"^([\w:<>]+ (\w+)\([^{]*?\)) \{$", re.MULTILINE)
 """The start of a C++ function. The last function of a kernel file is the one that Python calls."""
 
 
@@ -65,8 +65,8 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `status` is the verdict of the emulated device on a good day; `gpu` what a real one makes of it. Where that is
     `undefined`, a race or a stray access may go unpunished. A `blind_spot` says why the emulated device may pass a
     submission that is broken. A broken submission is its `twin` with `changes`, and `text` as its docstring. A correct
-    one that is a file `kernel.cu` has a docstring `text` and a `model` that calls the last function of the file: with
-    `inputs`, or `hidden` with an input, a weight and an eps.
+    one that is a file `kernel.cu` has a docstring `text` and a model that calls the last function of the file: with
+    `inputs`, or `hidden` with an input, a weight and an eps, or with the class's own `body`.
     """
 
     construct: str
@@ -79,6 +79,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     text: str = ""
     inputs: str = "x"
     model: Literal["plain", "hidden"] = "plain"
+    body: str = ""
     changes: list[Change] = []
     blind_spot: str = ""
 
@@ -123,15 +124,17 @@ class Entry(msgspec.Struct, frozen=True):
 
     def _framed(self, kernel: str) -> str:
         declaration, function = _FUNCTION.findall(kernel)[-1]
-        has_weight = self.expected.model == "hidden"
-        return (_FRAME + (_OF_INPUT_AND_WEIGHT if has_weight else _OF_INPUTS)).format(
+        body = self.expected.body or {"plain": _OF_INPUTS, "hidden": _OF_INPUT_AND_WEIGHT}[self.expected.model].format(
+            function=function, inputs=self.expected.inputs
+        )
+        return _FRAME.format(
             text=self.expected.text,
-            imports="import torch\n" if has_weight else "",
-            declaration=declaration,
+            imports="import torch\n" if "torch." in body else "",
+            declaration=re.sub(r"\(?\s+", lambda space: space[0].strip() or " ", declaration),
             kernel=kernel,
             name=self.name,
             function=function,
-            inputs=self.expected.inputs,
+            body=body,
         )
 
     def problem(self) -> Problem:

@@ -1,12 +1,3 @@
-"""A filter of nine taps whose weights lie in constant memory."""
-
-import torch
-from torch import nn
-from torch.utils.cpp_extension import load_inline
-
-CPP_SOURCE = "torch::Tensor filtered(const torch::Tensor& x, const torch::Tensor& taps);"
-
-CUDA_SOURCE = r"""
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 
@@ -40,20 +31,3 @@ torch::Tensor filtered(const torch::Tensor& x, const torch::Tensor& taps) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
-"""
-
-extension = load_inline(
-    name="corpus_filter_constant",
-    cpp_sources=CPP_SOURCE,
-    cuda_sources=CUDA_SOURCE,
-    functions=["filtered"],
-)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, taps):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(taps))
-
-    def forward(self, x):
-        return extension.filtered(x, self.weight)

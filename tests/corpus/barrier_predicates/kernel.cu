@@ -1,11 +1,3 @@
-"""Counts and flags of each row by barriers that count and vote."""
-
-from torch import nn
-from torch.utils.cpp_extension import load_inline
-
-CPP_SOURCE = "std::vector<torch::Tensor> row_flags(const torch::Tensor& x);"
-
-CUDA_SOURCE = r"""
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 
@@ -38,16 +30,3 @@ std::vector<torch::Tensor> row_flags(const torch::Tensor& x) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {counts, any, all};
 }
-"""
-
-extension = load_inline(
-    name="corpus_barrier_predicates",
-    cpp_sources=CPP_SOURCE,
-    cuda_sources=CUDA_SOURCE,
-    functions=["row_flags"],
-)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return tuple(extension.row_flags(x))

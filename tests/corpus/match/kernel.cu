@@ -1,11 +1,3 @@
-"""How many lanes of each group of 32 hold the same key, and whether all do."""
-
-from torch import nn
-from torch.utils.cpp_extension import load_inline
-
-CPP_SOURCE = "std::vector<torch::Tensor> matches(const torch::Tensor& keys);"
-
-CUDA_SOURCE = r"""
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 
@@ -26,16 +18,3 @@ std::vector<torch::Tensor> matches(const torch::Tensor& keys) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {peers, uniform};
 }
-"""
-
-extension = load_inline(
-    name="corpus_match",
-    cpp_sources=CPP_SOURCE,
-    cuda_sources=CUDA_SOURCE,
-    functions=["matches"],
-)
-
-
-class ModelNew(nn.Module):
-    def forward(self, keys):
-        return tuple(extension.matches(keys))

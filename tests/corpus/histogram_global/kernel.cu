@@ -1,11 +1,3 @@
-"""A histogram by atomics on global memory."""
-
-from torch import nn
-from torch.utils.cpp_extension import load_inline
-
-CPP_SOURCE = "torch::Tensor histogram(const torch::Tensor& x, int64_t bins);"
-
-CUDA_SOURCE = r"""
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 
@@ -24,20 +16,3 @@ torch::Tensor histogram(const torch::Tensor& x, int64_t bins) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return counts.to(torch::kLong);
 }
-"""
-
-extension = load_inline(
-    name="corpus_histogram_global",
-    cpp_sources=CPP_SOURCE,
-    cuda_sources=CUDA_SOURCE,
-    functions=["histogram"],
-)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, bins):
-        super().__init__()
-        self.bins = bins
-
-    def forward(self, x):
-        return extension.histogram(x, self.bins)

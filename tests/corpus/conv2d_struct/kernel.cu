@@ -1,15 +1,3 @@
-"""A direct convolution with bias and ReLU; the shape travels as a struct."""
-
-import torch
-from torch import nn
-from torch.utils.cpp_extension import load_inline
-
-CPP_SOURCE = """
-torch::Tensor conv2d_bias_relu(
-    const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t padding);
-"""
-
-CUDA_SOURCE = r"""
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 
@@ -63,22 +51,3 @@ torch::Tensor conv2d_bias_relu(
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
-"""
-
-extension = load_inline(
-    name="corpus_conv2d_struct",
-    cpp_sources=CPP_SOURCE,
-    cuda_sources=CUDA_SOURCE,
-    functions=["conv2d_bias_relu"],
-)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, in_channels, out_channels, kernel_size, padding):
-        super().__init__()
-        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=padding, bias=False)
-        self.bias = nn.Parameter(0.5 * torch.randn(out_channels, 1, 1))
-        self.padding = padding
-
-    def forward(self, x):
-        return extension.conv2d_bias_relu(x, self.conv.weight, self.bias, self.padding)
