@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.doctor.diagnosis import kernel_languages
-from evaluator.languages.language import distribution, mentions_in_text, nvrtc_kernels
+from evaluator.languages.language import distribution, mentions_in_text, nvrtc_kernels, triton_kernels
 from evaluator.languages.registry import (
     CUPY,
     CUTE_DSL,
@@ -34,6 +34,9 @@ INLINE = "from torch.utils.cpp_extension import load_inline\n"
 SOURCES = [
     ("import torch\ntorch.relu(x)", []),
     ("import triton.language as tl", [Toolchain.TRITON]),
+    ("import torch, triton", [Toolchain.TRITON]),
+    ("if True:\n    from triton import language as tl", [Toolchain.TRITON]),
+    ("from torch.utils._triton import has_triton", []),
     ("import cutlass.cute as cute", [Toolchain.CUTE_DSL]),
     ("from cutlass import cute", [Toolchain.CUTE_DSL]),
     ("import tilelang.language as T", [Toolchain.TILELANG]),
@@ -79,14 +82,25 @@ def test_the_syntax_tree_sees_more_than_the_text(source, expected):
     assert look(source).toolchains == expected
 
 
-def test_a_text_that_is_no_python_is_read_as_text():
-    source = "import tilelang\ndef f(:\n"
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import tilelang\ndef f(:\n", [Toolchain.TILELANG]),
+        ('cpp_extension.load(name="x", sources=["a.cu"])\n)', [Toolchain.CUDA_INLINE]),
+        ("__global__ (", []),
+    ],
+)
+def test_a_text_that_is_no_python_is_read_as_text(source, expected):
     assert look(source).toolchains is None
-    assert recognized(mentions_in_text(source)) == [Toolchain.TILELANG]
+    assert recognized(mentions_in_text(source)) == expected
 
 
 @pytest.mark.parametrize(
-    "part", ["import x ", "import a.b,", "#include <", "\n#include <a", "from " + " " * 300, "__global__ "]
+    "part",
+    [
+        *("import x ", "import a.b,", "#include <", "\n#include <a", "from " + " " * 300, "__global__ "),
+        *("@jit\n", "@jit", "@triton.jit\n#\n", "@jit(\n"),
+    ],
 )
 def test_a_hostile_text_takes_no_time(part):
     text = f"torch.cuda._compile_kernel {part * ((1 << 20) // len(part))}"
@@ -104,6 +118,37 @@ k = torch.cuda._compile_kernel(A, "plain")
 """
     assert nvrtc_kernels(text) == ["made", "plain"]
     assert jit_kernels(f"{text}\n@triton.jit\ndef third(x): pass\n") == ["made", "plain", "third"]
+
+
+DECORATED = """
+@triton.jit
+def plain(x): pass
+@triton.jit(do_not_specialize=["n"])
+def called(x, n): pass
+@triton.autotune(
+    configs=[triton.Config({})],
+    key=[],
+)
+@triton.jit
+# A remark.
+
+def tuned(x): pass
+class Holder:
+    @jit
+    @staticmethod
+    def inner(x): pass
+def host(x): pass
+@functools.cache
+def cached(x): pass
+"""
+
+
+def test_the_kernels_of_triton_are_those_with_the_decorator():
+    assert triton_kernels(DECORATED) == ["called", "inner", "plain", "tuned"]
+
+
+def test_many_kernels_are_cut():
+    assert len(triton_kernels("".join(f"@triton.jit\ndef k{n}(): pass\n" for n in range(1000)))) == 256
 
 
 def test_every_toolchain_has_one_language():

@@ -31,55 +31,28 @@ KEPT = {
     "libraries": (["-lcublas", "-L/usr/lib"], None),
 }
 
-REFUSED = {
-    "another compiler": ["-ccbin", "-ccbin=/tmp/g++", "--compiler-bindir=/tmp", "-B/tmp", "-arbin=x", "-ldir=/tmp"],
-    "code in the compiler": [
-        "-fplugin=x",
-        "-Xcompiler=-fplugin=x",
-        "--compiler-options=-B/tmp",
-        "-Xcompiler=-wrapper,x",
-    ],
-    "response files": ["@x", "--options-file=x", "-optf=x", "-Xcompiler=@x", "-Xptxas=@x"],
-    "files of its choice": [
-        "-o",
-        "-o=x",
-        "--keep",
-        "-keep-dir=x",
-        "-odir=x",
-        "-MF=x",
-        "-time=x",
-        "-fdevice-time-trace=x",
-    ],
-    "files not handed in": ["-include=/etc/passwd", "-x=cu", "-isystem=/tmp", "--pre-include=x"],
-    "other programs": ["--run", "-run-args=x", "-Xlinker=-T", "-Xnvlink=x", "-Xarchive=x", "-dlto", "-dc", "-dryrun"],
-    "any word at all": ["-forward-unknown-to-host-compiler", "--forward-unknown-opts", "-fPIC", "x.cu", "-"],
-    "a shell": [
-        "-DN=$(id)",
-        "-DN=`id`",
-        "-DN=\\",
-        "-DN=${HOME}",
-        "-I$(id)",
-        "-Xcompiler=-O3;id",
-        "-Xcompiler=-DN=$(id)",
-    ],
-    "a shell again": [
-        "-Xcompiler=-O3|id",
-        "-Xptxas=-v;id",
-        "-std=c++17;id",
-        "-maxrregcount=4;id",
-        "-Xcudafe=x",
-        "-DN=1\n-B/tmp",
-    ],
-    "values": [
-        "-maxrregcount=x",
-        "-maxrregcount=",
-        "-rdc=maybe",
-        "-std=",
-        "-Xptxas=--unknown",
-        "-Xptxas=",
-        "-Xcompiler=",
-    ],
-}
+REFUSED = [
+    # another compiler
+    *("-ccbin", "-ccbin=/tmp/g++", "--compiler-bindir=/tmp", "-B/tmp", "-arbin=x", "-ldir=/tmp"),
+    # code in the compiler
+    *("-fplugin=x", "-Xcompiler=-fplugin=x", "--compiler-options=-B/tmp", "-Xcompiler=-wrapper,x"),
+    # response files
+    *("@x", "--options-file=x", "-optf=x", "-Xcompiler=@x", "-Xptxas=@x"),
+    # files of its choice
+    *("-o", "-o=x", "--keep", "-keep-dir=x", "-odir=x", "-MF=x", "-time=x", "-fdevice-time-trace=x"),
+    # files not handed in
+    *("-include=/etc/passwd", "-x=cu", "-isystem=/tmp", "--pre-include=x"),
+    # other programs
+    *("--run", "-run-args=x", "-Xlinker=-T", "-Xnvlink=x", "-Xarchive=x", "-dlto", "-dc", "-dryrun"),
+    # any word at all
+    *("-forward-unknown-to-host-compiler", "--forward-unknown-opts", "-fPIC", "x.cu", "-"),
+    # a shell
+    *("-DN=$(id)", "-DN=`id`", "-DN=\\", "-DN=${HOME}", "-I$(id)", "-Xcompiler=-O3;id", "-Xcompiler=-DN=$(id)"),
+    # a shell again
+    *("-Xcompiler=-O3|id", "-Xptxas=-v;id", "-std=c++17;id", "-maxrregcount=4;id", "-Xcudafe=x", "-DN=1\n-B/tmp"),
+    # values
+    *("-maxrregcount=x", "-maxrregcount=", "-rdc=maybe", "-std=", "-Xptxas=--unknown", "-Xptxas=", "-Xcompiler="),
+]
 
 
 @pytest.mark.parametrize(("given_flags", "kept"), KEPT.values(), ids=KEPT)
@@ -87,7 +60,7 @@ def test_what_is_allowed_is_passed_on(given_flags, kept):
     assert nvcc_flags(given_flags) == (kept or given_flags, [], [])
 
 
-@pytest.mark.parametrize("flag", [flag for flags in REFUSED.values() for flag in flags])
+@pytest.mark.parametrize("flag", REFUSED)
 def test_what_is_not_named_is_refused(flag):
     found = nvcc_flags(["-O3", flag] if "\n" in flag or " " not in flag else [flag])
     assert found.refused
