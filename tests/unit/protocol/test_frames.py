@@ -177,9 +177,9 @@ def test_the_judges_frames_arrive(frame):
 
 def test_a_number_keeps_its_type():
     for value in (True, 1, 1.0, 2.0, -0.0):
-        answer = msgspec.msgpack.decode(encode(Scalar(value=value)), type=Scalar).value
-        assert type(answer) is type(value)
-        assert repr(answer) == repr(value)
+        received = msgspec.msgpack.decode(encode(Scalar(value=value)), type=Scalar).value
+        assert type(received) is type(value)
+        assert repr(received) == repr(value)
 
 
 def test_descriptors_arrive_and_belong_to_the_receiver(pair):
@@ -213,30 +213,16 @@ def test_descriptors_that_nobody_takes_are_closed_with_the_channel():
     assert open_descriptors() == before
 
 
-@pytest.mark.parametrize("count", [MAX_DESCRIPTORS + 2, 100, 252])
-def test_too_many_descriptors_in_one_message_break_the_protocol(count):
+@pytest.mark.parametrize("messages", [[MAX_DESCRIPTORS + 2], [100], [252], [1] * (MAX_DESCRIPTORS + 1)], ids=len)
+def test_too_many_descriptors_break_the_protocol(messages):
     before = open_descriptors()
     ours, theirs = socket.socketpair()
     judge = Channel(ours, receives=FromRunner)
     end = os.open("/dev/null", os.O_RDONLY)
     with theirs:
-        socket.send_fds(theirs, [framed(encode(Loaded()))], [end] * count)
-        with pytest.raises(FrameError, match="too many descriptors"):
-            judge.receive(60)
-        judge.close()
-    os.close(end)
-    assert open_descriptors() == before
-
-
-def test_too_many_descriptors_over_many_messages_break_the_protocol():
-    before = open_descriptors()
-    ours, theirs = socket.socketpair()
-    judge = Channel(ours, receives=FromRunner)
-    end = os.open("/dev/null", os.O_RDONLY)
-    with theirs:
-        for _ in range(MAX_DESCRIPTORS + 1):
-            socket.send_fds(theirs, [framed(encode(Loaded()))], [end])
-        for _ in range(MAX_DESCRIPTORS):
+        for count in messages:
+            socket.send_fds(theirs, [framed(encode(Loaded()))], [end] * count)
+        for _ in messages[1:]:
             judge.receive(60)
         with pytest.raises(FrameError, match="too many descriptors"):
             judge.receive(60)
@@ -311,52 +297,41 @@ def nested(depth: int) -> bytes:
     return start + opening * depth + leaf + end
 
 
-def test_nesting_is_decoded_or_refused_but_never_overflows_the_stack():
+def test_lists_in_lists_are_decoded():
     with receiving(framed(nested(30))) as channel:
         assert isinstance(channel.receive(60), Done)
-    assert outcome(framed(nested(100_000))) == "FrameError"
-    assert outcome(framed(b"\x91" * 100_000)) == "FrameError"
-    assert outcome(framed(b"\x81" * 100_000)) == "FrameError"
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        TensorView(dtype="float32", shape=(-1,), strides=(1,), offset_bytes=0),
-        TensorView(dtype="float32", shape=(2**62 + 1,), strides=(1,), offset_bytes=0),
-        TensorView(dtype="float32", shape=(1,), strides=(2**63,), offset_bytes=0),
-        TensorView(dtype="float32", shape=(1,), strides=(1,), offset_bytes=-1),
-        TensorView(dtype="float32", shape=(1,) * 65, strides=(1,) * 65, offset_bytes=0),
-        TensorView(dtype="f" * 70_000, shape=(), strides=(), offset_bytes=0),
-        Opaque(type_name="x" * 70_000),
-        Items(is_tuple=True, items=[Scalar(value=None)] * 5000),
-        DictItems(keys=[1.5], items=[]),
-    ],
-)
-def test_values_out_of_range_are_refused(frame):
-    assert outcome(framed(encode(Done(index=0, outputs=frame)))) == "FrameError"
+def answer(**changes) -> bytes:
+    view = {"dtype": "float32", "shape": (1,), "strides": (1,), "offset_bytes": 0}
+    return encode(Done(index=0, outputs=TensorView(**(view | changes))))
 
 
-def test_a_frame_of_the_other_direction_is_refused():
-    assert outcome(framed(encode(Prepare(index=0, token=0, poison=0, ahead_bytes=0)))) == "FrameError"
-    assert outcome(framed(encode(BuildReply(ok=True, log="")))) == "FrameError"
+REFUSED = {
+    "a deep nest": nested(100_000),
+    "a deep nest of no frame": b"\x91" * 100_000,
+    "a deep nest of maps": b"\x81" * 100_000,
+    "a negative size": answer(shape=(-1,)),
+    "a huge size": answer(shape=(2**62 + 1,)),
+    "a huge stride": answer(strides=(2**63,)),
+    "a negative offset": answer(offset_bytes=-1),
+    "65 dimensions": answer(shape=(1,) * 65, strides=(1,) * 65),
+    "a long dtype": answer(dtype="f" * 70_000),
+    "a long type": encode(Done(index=0, outputs=Opaque(type_name="x" * 70_000))),
+    "many values": encode(Done(index=0, outputs=Items(is_tuple=True, items=[Scalar(value=None)] * 5000))),
+    "a key that is a fraction": encode(Done(index=0, outputs=DictItems(keys=[1.5], items=[]))),
+    "a frame of the judge": encode(Prepare(index=0, token=0, poison=0, ahead_bytes=0)),
+    "a reply of the judge": encode(BuildReply(ok=True, log="")),
+    "an unknown field": encode({"type": "Loaded", "status": "correct"}),
+    "a missing field": encode({"type": "Done", "index": 1}),
+    "a text for a number": encode({"type": "Done", "index": "1", "outputs": {"type": "Scalar", "value": None}}),
+    "300 sources": encode(BuildRequest(name="x", files=[SourceFile(name="a.cpp", text="")] * 300)),
+    "no UTF-8": encode(Raised(kind="AAAA", message="")).replace(b"AAAA", b"\xff\xfe\xc0\x80"),
+}
 
 
-def test_unknown_and_missing_fields_are_refused():
-    assert outcome(framed(encode({"type": "Loaded", "status": "correct"}))) == "FrameError"
-    assert outcome(framed(encode({"type": "Done", "index": 1}))) == "FrameError"
-    assert outcome(framed(encode({"type": "Done", "index": "1", "outputs": {"type": "Scalar", "value": None}}))) == (
-        "FrameError"
-    )
-
-
-def test_more_sources_than_anyone_writes_are_refused():
-    many = BuildRequest(name="x", files=[SourceFile(name="a.cpp", text="")] * 300)
-    assert outcome(framed(encode(many))) == "FrameError"
-
-
-def test_text_that_is_not_utf8_is_refused():
-    body = encode(Raised(kind="AAAA", message="")).replace(b"AAAA", b"\xff\xfe\xc0\x80")
+@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
+def test_any_other_frame_is_refused(body):
     assert outcome(framed(body)) == "FrameError"
 
 
