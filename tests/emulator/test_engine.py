@@ -43,10 +43,12 @@ COMPILER = [host_compiler.cxx().path, "-std=c++20", "-O1", "-fPIC", "-shared", "
 
 def build_runtime(folder: Path, *flags: str) -> Path:
     """Compile the runtime, but for its one file that needs PyTorch."""
-    stand_in, emulator = folder / "no_torch.cpp", folder / "libemulator.so"
-    stand_in.write_text("namespace emu { void install_torch_allocator() {} }\n")
+    unit, emulator = folder / "runtime.cpp", folder / "libemulator.so"
     sources = [path for path in headers.runtime_sources() if path.suffix == ".cpp" and "torch" not in path.name]
-    units = [*map(str, [*sources, stand_in]), "-Wall", "-Wextra", "-Werror", *headers.runtime_flags()]
+    # One unit, as in the product: it takes a third of the time of one unit for each file.
+    included = "".join(f'#include "{path}"\n' for path in sources)
+    unit.write_text(f"{included}namespace emu {{ void install_torch_allocator() {{}} }}\n")
+    units = [str(unit), "-Wall", "-Wextra", "-Werror", *headers.runtime_flags()]
     # By its name, cases find the runtime that the process has loaded.
     command = [*COMPILER, *units, *flags, f"-Wl,-soname,{emulator.name}", "-o", str(emulator)]
     subprocess.run(command, check=True)
