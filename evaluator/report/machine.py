@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evaluator.compile.warm_up import ArtefactReport, ArtefactState, Preparations
-from evaluator.doctor.diagnosis import Diagnosis, InstalledLanguage, Line, PreparedDevice
+from evaluator.doctor.diagnosis import Diagnosis, PreparedDevice
 from evaluator.report.layout.sheet import Sheet, styled
 from evaluator.text import duration
 
@@ -26,7 +26,7 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     sheet.paragraph(styled(mark, style), styled(verdict, "bold"))
     sheet.blank()
     for line in diagnosis.lines:
-        _show(sheet, line)
+        _show(sheet, line.name, ("ok", "green") if line.ok else ("missing", "yellow"), line.found, line.fix)
     for number, prepared in enumerate(diagnosis.prepared):
         _show_prepared(sheet, prepared, "" if number else "prepared")
     if not all(prepared.ok for prepared in diagnosis.prepared):
@@ -36,7 +36,10 @@ def render_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         sheet.row("not tried", sheet.say(f"a grade on {devices}"))
         sheet.row("", styled(f"{sheet.symbols.arrow} warpgrade doctor --deep", "dim"))
     for number, language in enumerate(diagnosis.languages):
-        _show_language(sheet, language, "" if number else "languages")
+        devices = ", ".join(device.value for device in language.runs_on)
+        found = f"{language.title}: {language.found} ({devices})"
+        state = ("ok", "green") if language.ok else ("no", "")
+        _show(sheet, "" if number else "languages", state, found, language.fix)
     sheet.print()
 
 
@@ -51,11 +54,11 @@ def render_preparations(preparations: Preparations, console: Console) -> None:
     sheet.print()
 
 
-def _show(sheet: Sheet, line: Line) -> None:
-    word = _status_word("ok" if line.ok else "missing", "green" if line.ok else "yellow")
-    sheet.row(line.name, word.append_text(sheet.say(line.found, 200)))
-    if line.fix:
-        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(line.fix, 320, "dim")))
+def _show(sheet: Sheet, label: str, state: tuple[str, str], found: str, fix: str) -> None:
+    """Add a row with a word and its style, and a row with the remedy, if any."""
+    sheet.row(label, _status_word(*state).append_text(sheet.say(found, 200)))
+    if fix:
+        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(fix, 320, "dim")))
 
 
 def _show_prepared(sheet: Sheet, prepared: PreparedDevice, label: str) -> None:
@@ -64,15 +67,6 @@ def _show_prepared(sheet: Sheet, prepared: PreparedDevice, label: str) -> None:
         sheet.row(label, word.append_text(styled("yes", "green")))
     else:
         sheet.row(label, word.append_text(styled(f"not yet: {', '.join(prepared.missing)}", "yellow")))
-
-
-def _show_language(sheet: Sheet, language: InstalledLanguage, label: str) -> None:
-    word = _status_word("ok" if language.ok else "no", "green" if language.ok else "")
-    devices = ", ".join(device.value for device in language.runs_on)
-    text = f"{language.title}: {language.found} ({devices})"
-    sheet.row(label, word.append_text(sheet.say(text, 200)))
-    if language.fix:
-        sheet.row("", styled(f"{sheet.symbols.arrow} ", "dim").append_text(sheet.say(language.fix, 320, "dim")))
 
 
 def _part(sheet: Sheet, part: ArtefactReport) -> Text:

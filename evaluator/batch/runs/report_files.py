@@ -14,7 +14,7 @@ from evaluator.errors import UsageError
 from evaluator.files.card_files import file_here, write_whole
 from evaluator.records import Scorecard, Status
 from evaluator.report.card.feedback import feedback
-from evaluator.report.ci.verdicts import Verdict, verdict_of
+from evaluator.report.ci.verdicts import Location, Verdict, verdict_of
 from evaluator.report.run.exports import COLUMNS, ExplainedSample, GradedSample, Row, documents, junit, write_rows
 from evaluator.report.run.run_tables import MOST_FAILED
 from evaluator.text import counted, one_line
@@ -66,12 +66,12 @@ def verdicts(results: Results) -> Iterator[Verdict]:
     for entry in results.entries:
         card, sample = entry.read_card(), entry.sample
         path = None if entry.origin is None else file_here(entry.origin)
+        if card is not None:
+            yield verdict_of(card, path)
+            continue
+        location = None if path is None else Location(path, None)
         refusal = None if entry.refused is None else entry.refused.reason
-        yield (
-            Verdict(sample.problem, sample.name, None, path, refusal=refusal)
-            if card is None
-            else verdict_of(card, path)
-        )
+        yield Verdict(sample.problem, sample.name, None, location, refusal=refusal)
 
 
 def write_submissions(results: Results, path: Path) -> None:

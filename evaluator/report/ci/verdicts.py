@@ -1,10 +1,10 @@
 """A submission's verdict for continuous integration, and the forms with a line for each submission. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from evaluator.protocol.submission_files import MANIFEST, SourceLocation, bad_path, place_of
+from evaluator.protocol.submission_files import MANIFEST, bad_path, place_of
 from evaluator.records import Finding, GradeMode, Scorecard, Status
 from evaluator.report.layout.quotation import Level, annotation
 from evaluator.text import one_line, speedup_text
@@ -26,20 +26,15 @@ class Location(NamedTuple):
 class Verdict(NamedTuple):
     """Verdict on a submission; `status` is None without a card. `refusal` is the reason why an input is refused.
 
-    `path` is the submission's file relative to the current folder, if the submission has one: of several files, the
-    manifest. `in_file`: lines of the findings are lines of the file at `path`, because the submission was not extracted
-    from an answer. `inside` maps lines of several files to files.
+    `location` is that of the reason, if the submission has a file.
     """
 
     problem: str
     name: str
     status: Status | None
-    path: str | None = None
-    in_file: bool = False
+    location: Location | None = None
     reason: Finding | None = None
-    findings: tuple[Finding, ...] = ()
     speedup: float | None = None
-    inside: Mapping[int, Location] = {}
     mode: GradeMode = GradeMode.FULL
     speedup_low: float | None = None
     speedup_high: float | None = None
@@ -64,18 +59,6 @@ class Verdict(NamedTuple):
         return self.status.value
 
     @property
-    def location(self) -> Location | None:
-        """Location of the reason."""
-        return self.location_of(self.reason)
-
-    def location_of(self, finding: Finding | None) -> Location | None:
-        """Return the location of a finding; None without a file."""
-        if self.path is None:
-            return None
-        line = finding.line if finding is not None and self.in_file else None
-        return Location(self.path, None) if line is None else self.inside.get(line, Location(self.path, line))
-
-    @property
     def message(self) -> str:
         """Code and message of the reason, or the reason of a refusal, on one line."""
         if self.refusal is not None:
@@ -84,21 +67,15 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(card: Scorecard, path: str | None) -> Verdict:
-    """Return the verdict of a card, for the submission's file at `path`."""
+    """Return the verdict of a card, for the submission's file at `path`: of several files, the manifest."""
     timing = card.timing if card.status is Status.CORRECT else None
-    findings = [*card.findings] if card.reason is None else [card.reason, *card.findings]
     return Verdict(
         problem=card.problem.name,
         name=card.submission.name,
         status=card.status,
-        path=path,
-        in_file=not card.submission.extracted_from_answer,
+        location=None if path is None else _location(card, path),
         reason=card.reason,
-        findings=tuple(card.remarks),
         speedup=card.quoted.speedup,
-        inside={}
-        if path is None
-        else _locations_in_files(path, card.submission.source, {finding.line for finding in findings}),
         mode=card.mode,
         speedup_low=card.quoted.low,
         speedup_high=card.quoted.high,
@@ -106,18 +83,15 @@ def verdict_of(card: Scorecard, path: str | None) -> Verdict:
     )
 
 
-def _locations_in_files(path: str, source: str, lines: Iterable[int | None]) -> dict[int, Location]:
-    """Return the locations of lines in the files beside the manifest at `path`."""
-    if PurePosixPath(path).name != MANIFEST:
-        return {}
-    return {line: _located(path, place_of(source, line)) for line in lines if line is not None}
-
-
-def _located(manifest: str, place: SourceLocation) -> Location:
-    """Return the location of a place. A forged card's impossible path is replaced by the manifest."""
-    if place.path is None or bad_path(place.path) is not None:
-        return Location(manifest, None)
-    return Location((PurePosixPath(manifest).parent / place.path).as_posix(), place.line)
+def _location(card: Scorecard, path: str) -> Location:
+    """Return the location of the reason. A text from an answer has no line in the answer's file."""
+    line = None if card.reason is None or card.submission.extracted_from_answer else card.reason.line
+    if line is None or PurePosixPath(path).name != MANIFEST:
+        return Location(path, line)
+    place = place_of(card.submission.source, line)
+    if place.path is None or bad_path(place.path) is not None:  # of a forged card
+        return Location(path, None)
+    return Location((PurePosixPath(path).parent / place.path).as_posix(), place.line)
 
 
 def concise(verdicts: Iterable[Verdict]) -> str:
