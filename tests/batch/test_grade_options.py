@@ -75,8 +75,10 @@ SAMPLES = {
     "deadline_s": Sample("--deadline 90", 90, 90.0),
     "signing_key": Sample("--sign key", "key", Path("key")),
 }
-ARRIVING = sorted(set(SAMPLES) - {"gpu", "l2"})
-"""All but those that need a GPU."""
+_ALONE = {"size", "sandbox", "mode"}
+"""Options that contradict others of the samples: case, strict, and those that need times."""
+ARRIVING = [set(SAMPLES) - _ALONE - {"gpu", "l2"}, _ALONE]
+"""All but those that need a GPU, in groups without a contradiction."""
 
 
 @pytest.fixture(autouse=True)
@@ -117,13 +119,18 @@ def commands_with(field: str) -> set[str]:
     }
 
 
-def as_read(field: str, options: GradeOptions) -> Any:
-    value = getattr(options, field)
-    return value.source if isinstance(value, Submission) else value
+def as_read(fields: set[str], options: GradeOptions) -> dict[str, Any]:
+    values = {field: getattr(options, field) for field in fields}
+    return {field: each.source if isinstance(each, Submission) else each for field, each in values.items()}
 
 
-def expected(field: str) -> Any:
-    return Path("other.py").read_text() if field == "speedup_of" else SAMPLES[field].read
+def expected(fields: set[str], unsaid: set[str] | None = None) -> dict[str, Any]:
+    read = {field: SAMPLES[field].read for field in fields} | dict.fromkeys(fields & (unsaid or set()))
+    return read | ({"speedup_of": Path("other.py").read_text()} if "speedup_of" in fields else {})
+
+
+def words(fields: set[str]) -> list[str]:
+    return [word for field in sorted(fields) for word in SAMPLES[field].words.split()]
 
 
 def test_every_option_has_a_sample():
@@ -148,28 +155,27 @@ def test_what_a_batch_takes_beside_its_manifest_is_not_how_it_is_graded():
     assert set(FIELDS) - set(Terms.__struct_fields__) - NOT_OF_A_BATCH == OF_THE_ASKER | {"gpu"}
 
 
-@pytest.mark.parametrize("field", ARRIVING)
-def test_the_command_line_passes_every_option_on(field, monkeypatch):
+@pytest.mark.parametrize("fields", ARRIVING)
+def test_the_command_line_passes_every_option_on(fields, monkeypatch):
     requests = []
     monkeypatch.setattr(pipeline, "grade", lambda request, *_, **__: requests.append(request) or cards.card())
-    cli.run(["grade", "relu", "mine.py", "--device", "cpu", *SAMPLES[field].words.split()])
-    assert as_read(field, requests[0].terms.options) == expected(field)
+    cli.run(["grade", "relu", "mine.py", *words(fields | {"device"})])
+    assert as_read(fields, requests[0].terms.options) == expected(fields)
 
 
-@pytest.mark.parametrize("field", sorted(set(ARRIVING) - NOT_OF_A_BATCH))
-def test_a_batch_passes_every_option_on(field, orders):
-    cli.run(["batch", "submissions", "--run", "run", "--device", "cpu", *SAMPLES[field].words.split()])
-    value = getattr(orders[0].request().terms.options, field)
-    assert value == (None if field in OF_THE_ASKER else expected(field))
+@pytest.mark.parametrize("fields", ARRIVING)
+def test_a_batch_passes_every_option_on(fields, orders):
+    fields = fields - NOT_OF_A_BATCH
+    cli.run(["batch", "submissions", "--run", "run", *words(fields | {"device"})])
+    assert as_read(fields, orders[0].request().terms.options) == expected(fields, OF_THE_ASKER)
 
 
-@pytest.mark.parametrize("field", ARRIVING)
-def test_the_library_passes_every_option_on(field, orders):
-    named = {"device": "cpu", field: SAMPLES[field].named}
-    assert as_read(field, Grader(**named)._options) == expected(field)
+@pytest.mark.parametrize("fields", ARRIVING)
+def test_the_library_passes_every_option_on(fields, orders):
+    named = {field: SAMPLES[field].named for field in fields | {"device"}}
+    assert as_read(fields, Grader(**named)._options) == expected(fields)
     grade("relu", "# right", **named)
-    value = as_read(field, orders[0].request().terms.options)
-    assert value == (None if field in OF_THE_ASKER else expected(field))
+    assert as_read(fields, orders[0].request().terms.options) == expected(fields, OF_THE_ASKER)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +207,8 @@ def test_what_cannot_be_asked_for_is_refused(named, message):
     assert message in raised.value.message
 
 
-@pytest.mark.parametrize("field", ["l2"])
-def test_an_option_of_a_gpu_is_read_by_the_command_line_and_the_library_and_stored_with_a_run(field):
-    sample = SAMPLES[field]
+def test_an_option_of_a_gpu_is_read_by_the_command_line_and_the_library_and_stored_with_a_run():
+    field, sample = "l2", SAMPLES["l2"]
     for command, arguments in {"grade": ["relu", "mine.py"], "batch": ["submissions", "--run", "run"]}.items():
         parsed = cli.warpgrade.commands[command].make_context(command, [*arguments, *sample.words.split()])
         assert parsed.params[field] == sample.named
