@@ -14,8 +14,9 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from evaluator.report.page.detail import Detail
+from evaluator.report.run.intervals import factor
 from evaluator.report.run.summary import RunSample
-from evaluator.text import counted, one_line, printable, significant
+from evaluator.text import counted, one_line, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -57,15 +58,6 @@ def fragment(kind: str, problem: str, name: str | None = None) -> str:
         digest = hashlib.sha256(f"{problem}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
         quoted = f"{quoted[:_LONGEST_FRAGMENT]}-{digest[:16]}"
     return f"{kind}/{quoted}"
-
-
-def times(factor: float) -> str:
-    """Format a speedup.
-
-    >>> times(2.5)
-    '2.50x'
-    """
-    return f"{significant(factor)}x"
 
 
 def shown_name(name: str) -> str:
@@ -140,7 +132,7 @@ def _environment() -> "Environment":
     environment = Environment(
         loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
-    environment.filters |= {"name": shown_name, "times": times, "counted": counted}
+    environment.filters |= {"name": shown_name, "times": factor, "counted": counted}
     environment.globals["fragment"] = fragment
     return environment
 
