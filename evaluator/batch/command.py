@@ -136,7 +136,6 @@ def parse_shard(text: str) -> Shard:
 
 
 def _source(submissions: str, problems: Problems, stack: contextlib.ExitStack) -> SubmissionSource:
-    """Return the source of submissions. `stack` closes an opened file."""
     if submissions == STDIN:
         return SubmissionSource("stdin", sys.stdin.buffer, None, is_kept=False)
     path = Path(submissions)

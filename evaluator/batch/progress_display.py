@@ -84,7 +84,6 @@ class JsonLines:
     """Display that writes a JSON object for each result, kept cards included, beside another display."""
 
     def __init__(self, stream: TextIO, display: Display) -> None:
-        """Write to `stream` and forward all events to `display`."""
         self._stream = stream
         self._display = display
 

@@ -109,7 +109,6 @@ class Scheduler:
         hire: Hire | None = None,
         key: SigningKey | None = None,
     ) -> None:
-        """Store the arguments; `run` starts the batch."""
         self._hire = hire
         self._key = key
         self._folder = folder

@@ -115,16 +115,13 @@ def _evidence(card: Scorecard) -> Iterator[Contradiction]:
 
 def _evidence_of_the_mode(card: Scorecard) -> Iterator[Contradiction]:
     if card.timing is not None and not card.is_timed:
-        yield Contradiction("timing", f"present, although {_untimed(card)} measures no time")
+        untimed = "emulated" if card.device.kind is DeviceKind.EMULATED else "mode check"
+        yield Contradiction("timing", f"present, although {untimed} measures no time")
     if card.mode is GradeMode.CHECK:
         for field in (name for name in ("roofline", "baselines", "l2") if getattr(card, name)):
             yield Contradiction(field, "present, although mode check measures no time")
     elif any(finding.code == Code.NOT_TIMED for finding in card.findings):
         yield Contradiction("findings", f"{Code.NOT_TIMED.value}, although the mode is {card.mode.value}")
-
-
-def _untimed(card: Scorecard) -> str:
-    return "emulated" if card.device.kind is DeviceKind.EMULATED else "mode check"
 
 
 def _evidence_of_a_pass(card: Scorecard) -> Iterator[Contradiction]:

@@ -137,16 +137,13 @@ def _samples(field: str, side: Samples) -> Iterator[Contradiction]:
 
 
 def _windows(field: str, side: Samples, windows: Windows) -> Iterator[Contradiction]:
+    times_ms = (*windows.single_ms, *windows.spot_ms, windows.clock_error_ms, windows.raised_ms)
     if len(windows.calls) != len(windows.window_ms) or min(windows.calls, default=0) < _LEAST_CALLS:
         yield Contradiction(f"{field}.windows", "no windows of two calls or more")
-    elif not windows.single_ms or min(*windows.single_ms, *windows.spot_ms, *_added_ms(windows)) < 0:
+    elif not windows.single_ms or min(times_ms) < 0:
         yield Contradiction(f"{field}.windows", "no single calls, or a negative time")
     elif side.samples_ms != windows.call_ms:
         yield Contradiction(f"{field}.samples_ms", "not the times of calls in the windows")
-
-
-def _added_ms(windows: Windows) -> tuple[float, float]:
-    return windows.clock_error_ms, windows.raised_ms
 
 
 def _intervals(card: Scorecard, timing: Timing) -> Iterator[Contradiction]:

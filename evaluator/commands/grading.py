@@ -161,7 +161,6 @@ def _grade(
 
 
 def _watched(named: dict[str, Any], form: ResultFormat) -> int:
-    """Grade after each change of a file."""
     import time
 
     from evaluator.commands.main import guarded

@@ -138,7 +138,6 @@ def _refuse_options_of_one_run(values: "Mapping[str, object]") -> None:
 
 
 def _report_of_several(runs: "list[Results]", *, as_json: bool, as_markdown: bool, html: Path | None) -> ExitCode:
-    """Write the table of several runs."""
     from evaluator.batch.runs.results import named_runs
     from evaluator.report.run import several_runs
 

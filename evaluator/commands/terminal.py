@@ -116,8 +116,6 @@ def show(render: "Callable[[Console], None]") -> None:
 
 
 class _OutputBuffer(io.StringIO):
-    """Buffer of a drawing, with stdout's encoding."""
-
     @property
     def encoding(self) -> str:  # type: ignore[override]
         return sys.stdout.encoding or "ascii"

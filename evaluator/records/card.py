@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from evaluator.records.base import SCHEMA_VERSION, Finding, LevelNumber, Record, Seed, Sha256
@@ -246,10 +245,6 @@ class Fault(NamedTuple):
     finding: Finding
 
 
-def _nothing_printed() -> RunnerOutput:
-    return RunnerOutput(total_bytes=0, text="")
-
-
 class Outcome(Record, frozen=True):
     """Result so far. An outcome starts as a failure; only the judge's own evidence turns a failure into a pass.
 
@@ -271,7 +266,7 @@ class Outcome(Record, frozen=True):
     own_kernels: OwnKernels | None = None
     machine_code: MachineCode | None = None
     weights: Weights | None = None
-    output: RunnerOutput = msgspec.field(default_factory=_nothing_printed)
+    output: RunnerOutput = RunnerOutput(total_bytes=0, text="")
     toolchains: list[Toolchain] | None = None
     cases: list[CaseResult] = []
     score: Score | None = None

@@ -48,14 +48,12 @@ def problem_text(problem: Problem, work: str = "") -> str:
 
 
 def _case_text(case: Case) -> str:
-    """Return the axes of a case, its weight unless 1, and its origin."""
     axes = ", ".join(f"{name} = {value!r}" for name, value in case.axes.items())
     weight = "" if case.weight == 1 else f"; weight {case.weight:g}"
     return f"{axes}{weight}{f'; {one_line(case.origin, 80)}' if case.origin else ''}"
 
 
 def _formats_text(formats: Formats) -> str:
-    """Return the declared formats of inputs and outputs; empty without any."""
     lines = [f"  {name:<10} {form.value}" for name, form in formats.inputs.items()]
     for path, output in formats.outputs.items():
         if output.format is None:
@@ -87,7 +85,7 @@ def admission_text(admission: Admission) -> str:
     listed, omitted = _without_most_weights(accepted)
     lines = [
         f"{line}weak  {', '.join(faults)}, with {profile_count}",
-        *(part for control in listed for part in _lines(control)),
+        *(f"  {control.control}: passes every call\n      {control.advice}" for control in listed),
     ]
     lines += [f"  and {omitted} more; --json lists all"] if omitted else []
     lines += [f"  fails: {failure}" for failure in admission.honest_failures]
@@ -118,7 +116,3 @@ def _without_most_weights(accepted: list[ControlResult]) -> tuple[list[ControlRe
     weights = [control for control in accepted if control.control.startswith("ignores weight ")]
     others = [control for control in accepted if control not in weights]
     return [*others, *weights[:_MOST_WEIGHTS]], max(len(weights) - _MOST_WEIGHTS, 0)
-
-
-def _lines(result: ControlResult) -> list[str]:
-    return [f"  {result.control}: passes every call", f"      {result.advice}"]

@@ -38,7 +38,6 @@ class StageLines:
     """Progress as one line per stage, for logs and pipes."""
 
     def __init__(self, stream: TextIO, stages: Sequence[str] = ()) -> None:
-        """Write to `stream`, with the places of the planned `stages`."""
         self._stream = stream
         self._places = _StagePlaces(stages)
 
@@ -58,7 +57,6 @@ class MovingLine:
     """
 
     def __init__(self, console: "Console", stages: Sequence[str] = ()) -> None:
-        """Draw on the terminal `console`, with the places of the planned `stages`."""
         from rich.live import Live
         from rich.spinner import Spinner
 

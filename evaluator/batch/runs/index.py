@@ -94,7 +94,8 @@ class Index:
         self._folder = folder
         self._connection = _connect(folder.index) if believed else _in_memory()
         try:
-            self.rows: dict[str, CardSummary] = {row.card: row for row in self._stored()}
+            stored = map(CardSummary._make, self._connection.execute("SELECT * FROM cards"))  # Booleans are 0 or 1.
+            self.rows: dict[str, CardSummary] = {row.card: row for row in stored}
         except sqlite3.DatabaseError:  # damage behind the pages that `_connect` read
             self._connection.close()
             with contextlib.suppress(OSError):
@@ -141,11 +142,6 @@ class Index:
                 removed.append(card)
                 self.broken.append(error)
         self._store(added, removed)
-
-    def _stored(self) -> Iterator[CardSummary]:
-        # SQLite has no type for booleans.
-        for values in self._connection.execute("SELECT * FROM cards"):
-            yield CardSummary._make(values)  # `built` is 0 or 1
 
     def _store(self, rows: list[CardSummary], removed: list[str] | None = None) -> None:
         """Store new rows and delete rows of missing cards. After a failed write, the next opening reads the cards."""

@@ -79,14 +79,11 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
             continue
         before = known.get(origin)
         # The stamp of a folder says nothing about its files, so a folder is always read.
-        if before is not None and stat.S_ISREG(mode) and _is_unchanged(before, path, problems):
+        is_known = before is not None and stat.S_ISREG(mode) and before.stamp == _stamp(path)
+        if before is not None and is_known and problems.has(before.problem, before.problem_sha256):
             yield UnchangedFile(before, partial(_read_file, path, folder, problems))
         else:
             yield _read_file(path, folder, problems)
-
-
-def _is_unchanged(before: Planned, path: str, problems: Problems) -> bool:
-    return before.stamp == _stamp(path) and problems.has(before.problem, before.problem_sha256)
 
 
 def expected(folder: Path, problems: Problems) -> int:

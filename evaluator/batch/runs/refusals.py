@@ -57,12 +57,13 @@ class Refusals(LinesFile):
 
     def complete(self) -> None:
         """Remove outdated refusals: all inputs of the session were read."""
-        current = {key: refused for key, refused in self._earlier.items() if not self._is_settled(refused)} | self._now
+        current = {
+            key: refused
+            for key, refused in self._earlier.items()
+            if not self._is_read(refused) and (refused.problem, refused.name) not in self._accepted
+        } | self._now
         if current != self._earlier | self._now:
             replace_file(self.path, lines_of(current.values()))
-
-    def _is_settled(self, earlier: Refused) -> bool:
-        return self._is_read(earlier) or (earlier.problem, earlier.name) in self._accepted
 
 
 def _key(refused: Refused) -> _Key:

@@ -160,9 +160,6 @@ def read_run(path: Path, trust: Trust | None = None) -> Results:
         plan, row = planned.get(card), rows.get(card)
         if plan is not None and row is not None and not row.is_of(plan):
             row = None
-        if row is not None and row.contradiction is not None:
-            broken.append(CardError(f"{cards / card} contradicts itself: {row.contradiction}", hint=_CONTRADICTS))
-            plan, row = plan or _planned_of(row), None
         if row is not None:
             signature, error = _signature(cards / card, cards, row, trust)
             if error is None:
@@ -227,7 +224,6 @@ def are_shards(runs: Sequence[Results]) -> bool:
 
 
 def _in_two_of(runs: Sequence[Results]) -> RunSample | None:
-    """Return a submission of two runs, if any."""
     used_names: set[tuple[str, str]] = set()
     for run in runs:
         samples = {(sample.problem, sample.name): sample for sample in run.samples if not sample.is_refused}
@@ -287,7 +283,6 @@ def named_runs(runs: Sequence[Results]) -> list[NamedRun]:
 
 
 def _refuse_other_devices(runs: Sequence[Results]) -> None:
-    """Raise UsageError for runs with cards of different devices."""
     devices = [{(sample.device.kind, sample.device.name) for sample in run.samples if sample.device} for run in runs]
     graded = [names for names in devices if names]
     if other := next((names for names in graded if names != graded[0]), None):
@@ -296,7 +291,6 @@ def _refuse_other_devices(runs: Sequence[Results]) -> None:
 
 
 def _refuse_other_rules(runs: Sequence[Results]) -> None:
-    """Raise UsageError for runs with different `--weights`, `--values`, `--l2` or `--mode`."""
     for name in ("weights", "values", "l2", "mode"):
         rules = {getattr(run.manifest.terms, name) or "the problem's setting" for run in runs}
         if len(rules) > 1:
@@ -306,6 +300,9 @@ def _refuse_other_rules(runs: Sequence[Results]) -> None:
 
 def _signature(path: Path, cards: Path, row: CardSummary, trust: Trust) -> tuple[Seen, CardError | None]:
     """Return the state of a card's signature, and the reason for a rejection of the card, if any."""
+    if row.contradiction is not None:
+        message = f"{path} contradicts itself: {row.contradiction}"
+        return Seen(State.UNSIGNED, None), CardError(message, hint=_CONTRADICTS)
     if not row.signed and not trust.is_asked:
         return Seen(State.UNSIGNED, None), None
     try:

@@ -229,7 +229,7 @@ def opened(path: Path, wanted: RunManifest, *, fresh: bool = False) -> Iterator[
         if folder.manifest.exists():
             _compare(folder.read_manifest(), wanted, path)
         else:
-            _write_manifest(folder, wanted)
+            replace_file(folder.manifest, msgspec.json.format(msgspec.json.encode(wanted), indent=2) + b"\n")
         try:
             folder.cards.mkdir(exist_ok=True)
         except OSError as error:
@@ -295,10 +295,6 @@ def _value_text(name: str, value: object) -> str:
             return f"{name} {', '.join(value)}"
         case _:
             return f"{name} {value}"
-
-
-def _write_manifest(folder: RunFolder, manifest: RunManifest) -> None:
-    replace_file(folder.manifest, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
 
 def not_written(path: Path, error: OSError) -> InfraError:

@@ -128,7 +128,6 @@ class RefusedByCause:
     """Refused inputs by cause: the first of each cause, and the number of all."""
 
     def __init__(self) -> None:
-        """Start without any input."""
         self._causes: dict[str, tuple[Refused, int]] = {}
 
     def add(self, refused: Refused) -> bool:

@@ -173,7 +173,6 @@ def receive_prepared(descriptor: int, within_s: float) -> None:
 
 
 def _write_message(descriptor: int, body: bytes) -> None:
-    """Write one message. Raises OSError if the other end is closed."""
     unsent = memoryview(_LENGTH.pack(len(body)) + body)
     while unsent:
         unsent = unsent[os.write(descriptor, unsent) :]

@@ -135,7 +135,6 @@ class RayCluster:
         return lambda slot, _log: ActorHandle(self._ray, slot, needs[slot.part])
 
     def _machines(self) -> list[float]:
-        """Return the CPU counts of all live machines."""
         nodes = [node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]]
         return [cpus for cpus in nodes if cpus]
 
@@ -250,7 +249,6 @@ class _Actor:
 
 
 def _libraries(outcome: Outcome) -> Iterator[Library]:
-    """Read all libraries of the submission's build from the local cache."""
     cache = BuildCache(cache_folder())
     for unit in outcome.build.units if outcome.build is not None else []:
         if unit.ok and (entry := cache.get(unit.key)) is not None:

@@ -329,7 +329,6 @@ class WorkerPool:
         raise AssertionError("the last attempt ends it")
 
     def _result(self, number: int, worker: WorkerHandle, order: WorkerOrder, task: Task) -> Result:
-        """Let the worker grade. The worker of a cancelled task ends."""
         state = self.states[number]
         state.task, state.context, state.problem = task, task.context, task.problem.name
         result = worker.grade(order, lambda stage: self._on_stage(number, task, stage))

@@ -117,7 +117,6 @@ def _reason(sheet: Sheet, card: Scorecard) -> Text:
 
 
 def _failing_line(sheet: Sheet, card: Scorecard) -> None:
-    """Show the failing line of the submission, if known."""
     if card.status is Status.BUILD_ERROR and not _names_its_line(card) and _compiler_messages(sheet, card):
         return
     line = card.reason.line if card.reason is not None else None
@@ -276,7 +275,6 @@ def _time(sheet: Sheet, card: Scorecard) -> None:
 
 
 def _cases(sheet: Sheet, card: Scorecard, most: int) -> None:
-    """Show the score, a sentence about all cases, and a line for each of the first cases."""
     if not shows_cases(card):
         return
     if card.status is Status.CORRECT and card.score is not None:
@@ -307,7 +305,6 @@ def _speedup(sheet: Sheet, timing: Timing) -> Text:
 
 
 def _direction(timing: Timing) -> str:
-    """Format the known direction of an unquoted speedup."""
     if not timing.significant or timing.speedup_low is None:
         return ""
     return f"; certainly {'faster' if timing.speedup_low > 1 else 'slower'}"

@@ -129,7 +129,6 @@ def _bar(sheet: Sheet, side: SideRate, roof: RoofPlace) -> None:
 
 
 def _evidence(roofline: Roofline) -> str:
-    """Format the source of the byte counts."""
     moved = f"reads {amount(roofline.needed_read_bytes, 'B')}, writes {amount(roofline.written_bytes, 'B')}"
     if roofline.override_reason is not None:
         return f"{moved}; counted by the problem's author"

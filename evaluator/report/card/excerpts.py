@@ -80,7 +80,6 @@ def _gutter(sheet: Sheet, text: str, style: str = "dim") -> Text:
 
 
 def _cut(sheet: Sheet, text: str, start: int, room: int) -> str:
-    """Return the `room` cells of `text` from cell `start`."""
     if start:
         text = text[len(chop_cells(text, start)[0]) :] if cell_len(text) > start else ""
     if cell_len(text) <= room:

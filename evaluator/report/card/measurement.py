@@ -245,7 +245,6 @@ def _speedup_of(case: CaseResult) -> float:
 
 
 def _times_of(case: CaseResult) -> tuple[str, str]:
-    """Return the times of a call of the reference and of the submission."""
     if case.reference_median_ms is None or case.median_ms is None:
         return "", ""
     return duration(case.reference_median_ms), duration(case.median_ms)

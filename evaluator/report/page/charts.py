@@ -99,7 +99,6 @@ def ratio_chart(ratios: Sequence[Ratio], title: str, unity_label: str) -> Markup
 
 
 def _drawable(value: float) -> bool:
-    """Whether a value has a place on a logarithmic axis."""
     return 0 < value < math.inf
 
 

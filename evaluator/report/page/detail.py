@@ -142,7 +142,6 @@ def _text(text: str) -> str:
 
 
 def _frames(card: Scorecard) -> Iterator[CompilerError]:
-    """Yield the first errors of the compiler."""
     for error in [] if card.build is None else card.build.errors[:_MOST_FRAMES]:
         line = error.submission_line
         submission_location = None if line is None else _line_label(card.submission.source, line)

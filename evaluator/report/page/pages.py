@@ -72,7 +72,6 @@ def run_page(page: RunPage, entries: Iterable[PageEntry]) -> Iterator[bytes]:
 
 
 def _row(entry: PageEntry, room: Room) -> tuple[PageEntry, str]:
-    """Return an entry without its detail, and the detail as a part of the page."""
     if entry.detail is None:
         return entry, ""
     html = room.details("detail", entry.detail.size, entry=entry, detail=entry.detail)
@@ -209,7 +208,6 @@ def _case_cell(row: CaseRow) -> str:
 
 
 def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[str, str, str]]:
-    """Yield the terms with different values in the runs."""
     first, second = dict(before.terms), dict(after.terms)
     for name in dict.fromkeys([*first, *second]):
         if first.get(name) != second.get(name):
@@ -217,13 +215,11 @@ def _different_terms(before: ComparedRun, after: ComparedRun) -> Iterator[tuple[
 
 
 def _verdicts(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """Return how many submissions went from each status to each."""
     counts = Counter((before.status_text, after.status_text) for before, after in comparison.pairs)
     return [(before, after, str(count)) for (before, after), count in counts.most_common()]
 
 
 def _largest(comparison: Comparison) -> list[Ratio]:
-    """Return the largest changes of speed, the fastest first."""
     estimates = [(pair, pair.faster) for pair in comparison.pairs]
     changed = [
         Ratio(f"{pair.before.problem}/{pair.before.name}", faster.value, faster.low, faster.high)

@@ -160,7 +160,6 @@ def junit(cases: Iterable[ExplainedSample], name: str) -> bytes:
 
 
 def _add_properties(parent: Xml.Element, sample: RunSample) -> None:
-    """Add the speedup with interval and circumstances."""
     for name in ("speedup", "speedup_low", "speedup_high", "reference_calls", "submission_calls", "l2", "host_bound"):
         value = getattr(sample, name)
         if value is not None:

@@ -173,7 +173,6 @@ def render_tables(tables: Iterable[TextTable], console: "Console") -> None:
 
 
 def _render_failed(failed: Sequence[ExplainedSample], console: "Console") -> None:
-    """Print a paragraph for each listed submission: name, status, code and message."""
     from evaluator.report.layout.sheet import Sheet, styled
 
     sheet = Sheet(console)
@@ -186,7 +185,6 @@ def _render_failed(failed: Sequence[ExplainedSample], console: "Console") -> Non
 
 
 def _omitted_line(failed: Sequence[ExplainedSample]) -> list[str]:
-    """Return a line with the number of omitted submissions, if any."""
     omitted = len(failed) - MOST_FAILED
     return [f"and {omitted} more; --html FILE lists all"] if omitted > 0 else []
 

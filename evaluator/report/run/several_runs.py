@@ -199,7 +199,6 @@ def _names(pair: Pair[RunSample]) -> dict[str, Any]:
 
 
 def _comparison(pair: Pair[RunSample]) -> dict[str, Any]:
-    """Return the ratio of speedups, how each speedup was measured, and the cases of both runs."""
     cases = [
         {
             "case": case.before.name,
@@ -221,7 +220,6 @@ def _comparison(pair: Pair[RunSample]) -> dict[str, Any]:
 
 
 def _speed_line(comparison: Comparison) -> str:
-    """Format the relative speed of the second run."""
     faster = comparison.faster
     if faster is None:
         return "speed: no submission has a speedup in both runs"
@@ -271,7 +269,6 @@ def _cases_line(comparison: Comparison) -> str | None:
 
 
 def _case_label(pair: Pair[RunSample], case: Pair[CaseSample]) -> str:
-    """Return problem, submission, case and axes of a case."""
     axes = f" ({case.before.axes})" if case.before.axes not in ("", case.before.name) else ""
     return f"{pair.before.problem}/{pair.before.name} at case {case.before.name}{axes}"
 

@@ -378,12 +378,11 @@ def _whole_level(problems: int, samples: Sequence[RunSample], *, timed: bool) ->
     problem_count = max(problems, len(by_problem))  # the number comes from a run folder, which may be anybody's
 
     def of_all(p: float) -> Estimate | None:
-        means = [sum(_is_fast(sample, p) for sample in group) / len(group) for group in by_problem.values()]
+        means = [
+            sum(sample.correct and (not p or (sample.speedup or 0.0) > p) for sample in group) / len(group)
+            for group in by_problem.values()
+        ]
         return share(math.fsum(means), problem_count)
 
     fast = {p: of_all(p) if timed or p == 0 else None for p in THRESHOLDS}
     return WholeLevel(problem_count, len(by_problem), fast[0.0], fast)
-
-
-def _is_fast(sample: RunSample, p: float) -> bool:
-    return sample.correct and (p == 0 or (sample.speedup is not None and sample.speedup > p))
