@@ -96,7 +96,7 @@ _LARGE_PACKAGES = ("torch", "sympy", "numpy")
 
 def diagnose() -> Diagnosis:
     """Run all checks, including a compiler and a Python process; takes some seconds."""
-    on_cpu = (_python, _torch, _packages, _bytecode, _compiler, _ninja, _sandbox, _memory, _disk, cache_line)
+    on_cpu = (_python, _torch, _packages, bytecode_line, compiler_line, _ninja, _sandbox, _memory, _disk, cache_line)
     lines = [check() for check in (*on_cpu, _gpu, _nvcc)]
     ready = [
         device
@@ -162,7 +162,7 @@ def _packages() -> Line:
     return _line("packages", f"submissions may import {', '.join(importable())}", ok=True, fix="", needed_for=[])
 
 
-def _bytecode() -> Line:
+def bytecode_line() -> Line:
     """Check for Python's bytecode files. A container image built without them compiles the sources at each start.
 
     `import torch` takes 1.1 s on an H200 machine with bytecode, and 2.5 to 4 s without (docs/measured.md).
@@ -178,7 +178,8 @@ def _bytecode() -> Line:
     return _line("bytecode", f"missing for {', '.join(without)}", ok=False, fix=fix, needed_for=[])
 
 
-def _compiler() -> Line:
+def compiler_line() -> Line:
+    """Check for a compiler whose programs run."""
     from evaluator.toolchain.host_compiler import cxx
 
     fix = "install g++ 10 or newer (on Debian: apt install g++)"

@@ -1,5 +1,6 @@
 """What the doctor says of the cache folder, and the grades that it makes before it calls a device ready."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from evaluator.doctor import diagnosis, sample_grade
 from evaluator.errors import ExitCode
 from evaluator.progress import Silent
 from evaluator.records import DeviceKind
+from evaluator.toolchain import host_compiler
 
 
 def test_a_cache_that_takes_builds_is_well(monkeypatch, tmp_path):
@@ -35,6 +37,22 @@ def test_a_cache_on_a_full_disk_is_said(monkeypatch, tmp_path):
     line = diagnosis.cache_line()
     assert not line.ok
     assert str(Path(tmp_path)) in line.found
+
+
+def test_packages_without_bytecode_are_named_and_grades_work_all_the_same(monkeypatch, tmp_path):
+    assert diagnosis.bytecode_line().found == "compiled for torch, sympy, numpy"
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    line = diagnosis.bytecode_line()
+    assert (line.ok, line.found, line.needed_for) == (False, "missing for torch, sympy, numpy", [])
+    assert f"{sys.executable} -m compileall -q {Path(host_compiler.library_path()).parent} " in line.fix
+
+
+def test_a_missing_compiler_is_said_with_the_way_to_get_one(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    host_compiler.cxx.cache_clear()
+    line = diagnosis.compiler_line()
+    host_compiler.cxx.cache_clear()
+    assert (line.ok, line.found[:15], line.fix[:11]) == (False, "no C++ compiler", "install g++")
 
 
 def ready_for(*devices):
