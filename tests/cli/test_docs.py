@@ -13,7 +13,7 @@ TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").rglob("*.md")])
 COMMAND = re.compile(r"^    (?:\$ |\.venv/bin/)?warpgrade ([a-z-].*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
-SOURCE = re.compile(r"`((?:evaluator|tests|benchmarks|warpgrade|problems|solutions|docs)/[\w./-]*)`")
+SOURCE = re.compile(r"`((?:evaluator|tests|benchmarks|warpgrade|solutions|docs)/[\w./-]*)`")
 SCRIPT = re.compile(r"python -m (benchmarks(?:\.\w+)+)|pytest [^`\n]*?\b(tests/[\w/.]+)")
 
 

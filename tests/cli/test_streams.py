@@ -19,29 +19,23 @@ from tests import cards
 
 CLI = [sys.executable, "-c", "import cli; cli.main()"]
 CODES = {
-    ("problems", "list"): 0,
     ("problems", "list", "--json"): 0,
     ("problems", "show", "nosuch"): 2,
     ("problems", "list", "--nosuch"): 2,
     ("--help",): 0,
-    ("grade", "--help"): 0,
-    ("--version",): 0,
     ("explain", "C401"): 0,
-    ("cache", "info"): 0,
     ("check-card", "CARD"): 0,
     ("show", "CARD"): 0,
-    ("schema", "scorecard"): 0,
     ("grade", "relu", "-", "--device", "cpu", "--timeout", "0"): 2,
-    ("report", "nosuch"): 2,
-    ("compare", "nosuch", "nosuch"): 2,
     ("batch", "nosuch", "--run", "nosuch", "--device", "cpu"): 2,
-    ("new", "problem", "2fast"): 2,
 }
 COMMANDS = pytest.mark.parametrize("command", CODES, ids=" ".join)
-CLOSINGS = [each for count in (1, 2, 3) for each in itertools.combinations(("0<&-", "1>&-", "2>&-"), count)]
+CLOSINGS = [("0<&-",), ("1>&-",), ("2>&-",), ("0<&-", "1>&-", "2>&-")]
 KINDS = ("all closed", "stdout closed", "stderr full", "stdout full", "reader gone")
 DRIVER = """
 import json, os, sys, tempfile
+import evaluator.batch.command, evaluator.grading.resolved_request, evaluator.report.card.card_screen, evaluator.schema
+import jsonschema, rich.console
 from evaluator.commands import main as cli
 def open_to(number, kind):
     if kind == "closed":
@@ -134,7 +128,7 @@ def test_a_reader_that_went_away_is_no_error(command, ends):
 
 
 @pytest.mark.parametrize("closing", CLOSINGS, ids=" ".join)
-def test_every_combination_of_closed_streams_leaves_the_others_as_they_are(closing, card):
+def test_closed_streams_leave_the_others_as_they_are(closing, card):
     said = run(("problems", "list"), " ".join(closing), card, stdin=subprocess.DEVNULL)
     assert said.returncode == 0
     assert ("level  name" in said.stdout) == ("1>&-" not in closing)
@@ -178,9 +172,6 @@ def test_who_wants_colours_gets_them(environment, on_terminal, in_pipe):
     ("variables", "coloured"),
     [
         ({}, False),
-        ({"FORCE_COLOR": "1"}, True),
-        ({"CLICOLOR_FORCE": "1"}, True),
-        ({"TERM": "dumb"}, False),
         ({"FORCE_COLOR": "1", "TERM": "dumb"}, True),
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
