@@ -1,5 +1,6 @@
 """Order of the tries of a submission: as constructed, in training mode, with its own weights."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,12 @@ CONSTRUCTED, TRAINING, SEEDED = (False, False), (True, False), (False, True)
 def tries_of(
     monkeypatch, right=None, *, fault=WRONG, mode=Mode.TRAIN, partly=True, depends=True, assumed=True, left_s=100.0
 ):
-    """Return the tries, as (in training, with own weights), the last remarks, and whether the answers are right."""
+    """Return the tries, as (in training, with own weights), the last remarks, and whether the answers are right.
+
+    The first try takes 4 s, and did not come to calls of 6 s: another may take 10 s.
+    """
+    clock = itertools.count(step=4.0)
+    monkeypatch.setattr(stages, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     problem = SimpleNamespace(mode=mode)
     context = SimpleNamespace(
         terms=SimpleNamespace(problem=problem),
@@ -34,7 +40,7 @@ def tries_of(
         tries.append((context.in_training, context.seeded_because is not None))
         found = None if tries[-1] == right else fault
         pairs = {"weight": "gamma"} if assumed else {}
-        called = Called(None, [], found, [], assumed=pairs, more_s=10.0, partly_in_evaluation=partly)
+        called = Called(None, [], found, [], assumed=pairs, more_s=6.0, partly_in_evaluation=partly)
         return stages._CheckedCalls(called, None)
 
     monkeypatch.setattr(stages, "depends_on_mode", lambda *_: depends)
@@ -79,4 +85,5 @@ def test_train_is_tried_only_where_wrong_values_may_come_from_eval(monkeypatch, 
 
 
 def test_no_other_try_starts_near_the_deadline(monkeypatch):
-    assert tries_of(monkeypatch, left_s=5.0) == ([CONSTRUCTED], [], False)
+    assert tries_of(monkeypatch, left_s=9.0) == ([CONSTRUCTED], [], False)
+    assert tries_of(monkeypatch, SEEDED, left_s=11.0) == ([CONSTRUCTED, TRAINING, SEEDED], [], True)

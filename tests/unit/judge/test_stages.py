@@ -15,7 +15,6 @@ from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.clock.gpu_monitor import NO_WATCH
 from evaluator.judge.context.reference_timing import After, Reading
 from evaluator.judge.reference.changing_weights import NO_SITES
-from evaluator.judge.runners.runner_pool import GPU_RUNNERS, RunnerPool
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial import Trial
 from evaluator.protocol.frames import Constructed
@@ -81,15 +80,25 @@ def timed(context):
         return timing_stage._timed_submission(context, BEFORE, right_runner(context), ends)
 
 
-def measured(context, monkeypatch, after=lambda: AFTER, kept=None):
-    """Time the submission beside a reference with these halves; `kept` is that after an earlier submission."""
-    monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: None)
+def measured(context, monkeypatch, after=lambda: AFTER, kept=None, *, lives=True):
+    """Time the submission beside a reference with these halves; `kept` is that after an earlier submission.
+
+    The runner of the checked calls `lives`, or there is a new one.
+    """
     monkeypatch.setattr(timing_stage, "record", lambda *_: None)
     context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
     context.reference = SimpleNamespace(weights=None)
     timer = SimpleNamespace(after=after, kept_after=kept)
+    right = right_runner(context)
+    if not lives:
+        monkeypatch.setattr(timing_stage, "_new_runner", lambda _: right)
     reference = timing_stage.ReferenceSide(BEFORE, [])
-    return timing_stage.measure_both(context, timer, reference, right_runner(context))
+    return timing_stage.measure_both(context, timer, reference, right if lives else None)
+
+
+@pytest.fixture
+def no_second_process(monkeypatch):
+    monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: None)
 
 
 def faults(monkeypatch, *codes, medians_ms=(1.0,)):
@@ -142,6 +151,9 @@ def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three
     refused = timed(context)
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
     assert len(context.started) == 6
+    faults(monkeypatch, Code.WRONG_VALUES)  # Nobody else can have done this.
+    assert timed(context).fault.finding.code == Code.WRONG_VALUES.value
+    assert len(context.started) == 7
 
 
 @pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
@@ -174,6 +186,7 @@ def no_memory():
     raise MemoryError("2 GiB more")
 
 
+@pytest.mark.usefixtures("no_second_process")
 def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
     faults(monkeypatch)
     lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
@@ -186,6 +199,7 @@ def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, 
     assert "2 GiB more" in remark.message
 
 
+@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("drifted", [False, True])
 def test_intervals_are_computed_while_the_runner_exits_and_the_reference_waits_for_its_end(
     context, monkeypatch, drifted
@@ -269,12 +283,6 @@ def test_only_with_a_gpu_do_later_runners_start_beside_a_check(context, monkeypa
     assert len(started) == refills
 
 
-def test_what_nobody_else_can_have_done_is_seen_once(context, monkeypatch):
-    faults(monkeypatch, Code.WRONG_VALUES)
-    assert timed(context).fault.finding.code == Code.WRONG_VALUES.value
-    assert len(context.started) == 1
-
-
 def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
     checks = [replace(cards.check(), index=index, seed=seed_text(index)) for index in range(3)]
     failed = replace(checks[1], ok=False)
@@ -288,16 +296,8 @@ def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
 def test_a_submission_timed_in_a_second_process_needs_no_third(context, monkeypatch, lives):
     asked = []
     monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: asked.append(True))
-    monkeypatch.setattr(timing_stage, "record", lambda *_: None)
-    monkeypatch.setattr(timing_stage, "check_precision", lambda *_: (None, []))
     faults(monkeypatch)
-    context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
-    context.reference = SimpleNamespace(weights=None)
-    timer = SimpleNamespace(after=lambda: AFTER, kept_after=None)
-    right = right_runner(context)
-    if not lives:
-        monkeypatch.setattr(timing_stage, "_new_runner", lambda _: right)
-    timed = timing_stage.measure_both(context, timer, timing_stage.ReferenceSide(BEFORE, []), right if lives else None)
+    timed = measured(context, monkeypatch, lives=lives)
     assert len(asked) == lives
     assert (timed.timing.reference_age_s, timed.timing.drift_probe_ms) == (3.0, 1.01)
 
@@ -326,44 +326,6 @@ def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(context, monkeypatc
     fault = checked_calls(context, context.place).fault
     assert (fault.status, fault.finding.line) == (verdict, 3)
     assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)
-
-
-class Runner:
-    """A pooled runner without a process."""
-
-    child = SimpleNamespace(poll_exit=lambda: None)
-
-    def __init__(self):
-        self.is_warm = False
-
-    def warm(self, device):
-        pass
-
-    def warmed(self, timeout_s):
-        self.is_warm = True
-
-
-def test_each_check_finds_a_warm_runner(context, monkeypatch):
-    """Of the three first runners, two are the reference's for all grades of the problem."""
-    ready_to_check(context, monkeypatch)
-    pool = RunnerPool(Runner, DeviceKind.CUDA, GPU_RUNNERS)
-    warm = []
-
-    @contextlib.contextmanager
-    def start(*_):
-        warm.append(pool.take().is_warm)
-        yield context.place
-
-    context.runners, context.gpu_session = SimpleNamespace(start=start, pool=pool), object()
-    pool.refill(3)
-    pool.take()
-    pool.take()
-    for _ in range(3):
-        assert stages.check(context, BUILT, contextlib.ExitStack()).fault is None
-        assert not any(session.is_warm for session in pool._started), "contexts are made after the timing"
-        pool.warm()
-        pool.settle()
-    assert warm == [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -402,61 +364,29 @@ def test_a_runner_with_right_answers_lives_on_to_be_timed(
 
 
 @pytest.mark.parametrize(
-    ("strict", "lot", "right", "made"),
-    [(False, 1, False, 0), (False, 0, False, 1), (True, 1, False, 1), (True, 1, True, 1)],
+    ("strict", "is_drawn", "right", "calls"),
+    [
+        (False, False, False, 0),
+        (False, True, False, 1),
+        (False, True, True, timing_stage._SECOND_CALLS),  # By lot, it proves nothing again.
+        (True, False, False, 1),
+        (True, False, True, 9 + 8),
+    ],
 )
-def test_a_second_process_must_be_right_too(context, monkeypatch, strict, lot, right, made):
+def test_a_second_process_must_be_right_too(context, monkeypatch, strict, is_drawn, right, calls):
     """In one grade of ten, and in strict ones."""
     ready_to_check(context, monkeypatch)
     context.terms.options = SimpleNamespace(strict=strict)
-    wrong = Trial(cards.check(), Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9")), 0.0, copied=False)
-    calls = []
-    context.seeds.checks = lambda _: list(range(9))
-    context.trial_runner.run = lambda *_, **__: calls.append(1) or Trial(cards.check(), None, 0.0, copied=False)
-    if not right:
-        context.trial_runner.run = lambda *_, **__: wrong
-        monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__, **___: (trial.fault, None))
-    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: lot == 0)
-    failed = timing_stage._failure_in_second_process(context)
-    assert len(context.started) == made
-    assert (failed is None) is (right or not made)
-    assert not right or len(calls) == 9
-    if failed is not None:
-        assert failed.fault.finding.message == "right in one process, and not in a second: 1 of 9"
-
-
-def test_a_second_process_by_lot_makes_few_calls_and_proves_nothing_again(context, monkeypatch):
-    ready_to_check(context, monkeypatch)
-    context.terms.options = SimpleNamespace(strict=False)
-    calls = []
-    context.seeds.checks = lambda _: list(range(9))
-    context.seeds.proofs = lambda: itertools.repeat(0)
-    context.trial_runner.run = lambda *_, **__: calls.append(1) or Trial(cards.check(), None, 0.0, copied=False)
-    context.trial_runner.lacks_proof = True
-    context.trial_runner.unproven = lambda: Fault(Status.INCONCLUSIVE, finding(Code.ROUNDING_DECIDES, "unproven"))
-    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: True)
-    assert timing_stage._failure_in_second_process(context) is None
-    assert len(calls) == timing_stage._SECOND_CALLS
-
-
-@pytest.mark.parametrize(
-    ("left_s", "right", "tries"), [(float("inf"), True, 2), (float("inf"), False, 2), (11.0, True, 2), (9.0, True, 1)]
-)
-def test_wrong_answers_are_tried_with_own_weights_if_time_is_left(monkeypatch, left_s, right, tries):
-    """The first try takes 4 s, and did not come to calls of 6 s: the second may take 10 s."""
-
-    def tried(fault, reason):
-        called = SimpleNamespace(fault=fault, reason_to_seed=reason, more_s=6.0, may_need_training=False)
-        return SimpleNamespace(called=called)
-
-    clock = itertools.count(step=4.0)
-    monkeypatch.setattr(stages, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-
-    wrong = tried("wrong", "pairs without a proof")
+    wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9"))
     made = []
-    coming = iter([wrong, tried(None if right else "wrong", None)])
-    monkeypatch.setattr(stages, "calls_in_new_runner", lambda *_: made.append(next(coming)) or made[-1])
-    context = SimpleNamespace(deadline=SimpleNamespace(left_s=left_s), seeded_because=None)
-    assert stages._tried_in_other_ways(context, None) is (made[-1] if right else wrong)
-    assert len(made) == tries
-    assert context.seeded_because == (wrong.called.reason_to_seed if tries == 2 else None)
+    context.seeds.checks, context.seeds.proofs = lambda _: list(range(9)), lambda: iter(range(8))
+    context.trial_runner.lacks_proof = True
+    context.trial_runner.run = lambda *_, **__: (
+        made.append(1) or Trial(cards.check(), None if right else wrong, 0.0, copied=False)
+    )
+    monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__, **___: (trial.fault, None))
+    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: is_drawn)
+    failed = timing_stage._failure_in_second_process(context)
+    assert (len(context.started), len(made)) == (calls > 0, calls)
+    assert (failed is None) is (right or not calls)
+    assert failed is None or failed.fault.finding.message == "right in one process, and not in a second: 1 of 9"
