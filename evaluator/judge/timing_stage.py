@@ -15,7 +15,7 @@ from evaluator.judge.reference.changing_weights import record
 from evaluator.judge.stages import RightRunner, calls_in_new_runner, check_precision
 from evaluator.judge.trial import timing_loop
 from evaluator.records import Baseline, Check, ClockKind, Fault, Finding, Samples, Timing, Weights
-from evaluator.timing.quote import quote, unquoted
+from evaluator.timing.quote import over_baseline, quote, unquoted
 
 _ONE_IN = 10
 """Grades of which one, by lot, repeats checks in a second process."""
@@ -85,7 +85,7 @@ def measure_both(
     weights = record(context.terms.weights, context.reference.weights, sites)
     if sites.unmatched:
         return TimeOutcome(unquoted(timing), None, None, findings, reference.baselines, weights)
-    baselines = other_baselines.held_against(reference.baselines, timed.samples, clock)
+    baselines = [over_baseline(baseline, timed.samples, clock) for baseline in reference.baselines]
     return TimeOutcome(timing, None, None, findings, baselines, weights)
 
 

@@ -1,11 +1,10 @@
-"""Output sampling on a GPU: random elements of every output tensor, read inside the timed interval.
+"""The judge's kernels around a call on a GPU: samples of outputs, and warm inputs.
 
-Positions are drawn for each call. The gather kernel (`native/gather.cu`) gets the shapes from the judge and the
-locations from the runner (`devices/memory.py`).
+Random elements of every output tensor are read inside the timed interval, at positions drawn for each call. The gather
+kernel (`native/gather.cu`) gets the shapes from the judge and the locations from the runner (`devices/memory.py`).
 
-Warm inputs: the judge reads the inputs of a call or window just before the clock starts, so that L2 holds them.
-
-The inputs were written before, and the cache was overwritten since. The order of reading makes the inputs of the first
+For warm inputs, the judge reads the inputs of a call or window just before the clock starts, so that L2 holds them. The
+inputs were written before, and the cache was overwritten since. The order of reading makes the inputs of the first
 call the most recent ones.
 """
 

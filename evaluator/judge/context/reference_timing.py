@@ -104,13 +104,21 @@ class ReferenceTimer:
 
     def __exit__(self, *_: object) -> None:
         """End the kept runners, and forget the measurements."""
-        self._end_runners()
+        self.rest()
         self._further.clear()
         self._before = self._after = None
 
     def rest(self) -> None:
-        """End the kept runners: a further case needs the memory. Measurements stay."""
-        self._end_runners()
+        """End the kept runners, for example for the memory of a further case. Measurements stay.
+
+        All end in parallel: releasing a GPU context takes a tenth of a second.
+        """
+        for runner in self._runners:
+            runner.condemn()
+        self._runners.clear()
+        self._kept.close()
+        self._trial_runners.clear()
+        self._starting.clear()
 
     @contextlib.contextmanager
     def at(self, case: CaseName, *, is_hidden: bool) -> Iterator["ReferenceTimer"]:
@@ -127,15 +135,6 @@ class ReferenceTimer:
             yield timer
         finally:
             timer.rest()
-
-    def _end_runners(self) -> None:
-        """End the kept runners in parallel: releasing a GPU context takes a tenth of a second."""
-        for runner in self._runners:
-            runner.condemn()
-        self._runners.clear()
-        self._kept.close()
-        self._trial_runners.clear()
-        self._starting.clear()
 
     def settle(self) -> None:
         """Wait for the runners of `_begin`: none may still be starting while a call is timed."""
@@ -168,7 +167,7 @@ class ReferenceTimer:
         if after is not None and probe_ms is not None and not has_drifted(probe_ms, [before.samples, after.samples]):
             return After(after.samples, age_s, probe_ms)
         if after is not None and probe_ms is None:
-            self._end_runners()  # A runner may still owe the answer to the probe.
+            self.rest()  # A runner may still owe the answer to the probe.
         self._after = self._measured(_AFTER, before.overhead)
         if after is not None or not self._lasting or not agree(before.samples, self._after.samples):
             self._before = None  # The GPU is another than before: the next submission has both halves anew.

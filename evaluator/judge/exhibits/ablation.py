@@ -3,10 +3,8 @@
 If the answer is right without own kernels, the own kernels did nothing. If the answer is right without PyTorch's
 operations, own kernels do all of the work. The judge compares the answers; no runner can influence the comparison.
 
-Count of a submission's operations, in an additional call of the runner for the ablation of own kernels.
-
-The call is not timed, and the verdict on the answers depends on calls of other runners: in this one, own functions are
-wrapped.
+Operations are counted in an additional call of the runner for the ablation of own kernels. The verdict on the answers
+and the times come from other runners: in this one, own functions are wrapped.
 """
 
 import math

@@ -8,7 +8,7 @@ beside the baseline; otherwise the baseline is measured again.
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from msgspec.structs import replace
@@ -24,8 +24,7 @@ from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.judge.trial.model_runner import ModelRunner, own_tf32
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.records import Baseline, BaselineKind, ClockKind, Fault, Samples, TensorCheck, Tf32
-from evaluator.timing.quote import over_baseline
+from evaluator.records import Baseline, BaselineKind, Fault, Samples, TensorCheck, Tf32
 from evaluator.version import __version__
 
 _MOVED = 0.02
@@ -95,11 +94,6 @@ def measured(context: GradeContext, reference: Reading) -> list[Baseline]:
     return baselines
 
 
-def held_against(baselines: list[Baseline], submission: Samples, clock: ClockKind) -> list[Baseline]:
-    """Compute the submission's speedup over each baseline, by the rules for the reference."""
-    return [over_baseline(baseline, submission, clock) for baseline in baselines]
-
-
 def _variants(context: GradeContext, kind: BaselineKind) -> list[Tf32 | None]:
     """Return the TF32 settings: PyTorch's default, then the problem's own, except for the eager reference.
 
@@ -165,7 +159,7 @@ def _timed(context: GradeContext, source: str, empty: Overhead, tf32: Tf32 | Non
         side = timing_loop.side(
             "baseline",
             trial_runner,
-            _fresh_seeds(),
+            iter(fresh_seed, None),
             empty,
             context.call_timeout_s,
             trusted=trusted,
@@ -177,11 +171,6 @@ def _timed(context: GradeContext, source: str, empty: Overhead, tf32: Tf32 | Non
     if side.samples is None or side.failed is not None:
         raise _Failed(side.failed.fault.finding.message if side.failed and side.failed.fault else "it has no samples")
     return side.samples
-
-
-def _fresh_seeds() -> Iterator[int]:
-    while True:
-        yield fresh_seed()
 
 
 def _trial_runner(context: GradeContext, model_runner: ModelRunner, tf32: Tf32 | None, sites: Sites) -> TrialRunner:

@@ -198,17 +198,16 @@ class EmptyKernelService(BuildService):
         reply, descriptor = super().serve(request)
         if descriptor is None:
             return reply, None
-        library = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-        names = [code.name for code in kernel_code(library) if self._leaves_out(code.name)]
+        library = _content(descriptor)
+        names = [
+            code.name for code in kernel_code(library) if self.kernels is None or plain_name(code.name) in self.kernels
+        ]
         changed = without(library, names)
         if changed is None:
             return reply, descriptor
         os.close(descriptor)
         self.left_out = True
         return reply, sealed_file(changed)
-
-    def _leaves_out(self, mangled: str) -> bool:
-        return self.kernels is None or plain_name(mangled) in self.kernels
 
 
 class Served(NamedTuple):

@@ -231,7 +231,9 @@ class RunnerClient:
                     return invalid_frame(beyond)
                 if not isinstance(answer, BuildRequest):
                     self._owes -= not isinstance(answer, Queued)
-                    return self._failure(answer, stage) if isinstance(answer, Raised) else answer
+                    if isinstance(answer, Raised):
+                        return failure(answer, stage, self._build_service, self._device, self._source)
+                    return answer
                 self._build_requests += 1
                 if self._build_requests > _MAX_BUILD_REQUESTS:
                     message = f"the submission asked for more than {_MAX_BUILD_REQUESTS} builds"
@@ -280,9 +282,6 @@ class RunnerClient:
         """Return the fault of a wrong output, explained by the runner's description of a `refused` launch."""
         texts = {} if self._build_service is None else self._build_service.texts
         return fault._replace(finding=of_refused_launch(fault.finding, refused, texts, self._source))
-
-    def _failure(self, failed: Raised, stage: Stage) -> Fault:
-        return failure(failed, stage, self._build_service, self._device, self._source)
 
     def _death(self, stage: Stage) -> Fault:
         return death(self.child.wait_exit(_EXIT_WAIT_S), stage, self._device, self._source, self._build_service)

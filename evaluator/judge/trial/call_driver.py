@@ -22,8 +22,6 @@ from evaluator.records import Fault, Fill, Order, Schedule
 
 _ORDERS: dict[Order, Literal[0, 1, 2]] = {Order.ASCENDING: 0, Order.DESCENDING: 1, Order.SHUFFLED: 2}
 _FILLS: dict[Fill, Literal[0, 1, 2, 3]] = {Fill.NAN: 0, Fill.LARGE: 1, Fill.NEGATIVE: 2, Fill.ORDINARY: 3}
-
-
 _WORD_BYTES = 4
 
 
@@ -166,9 +164,6 @@ class CallDriver:
 
         `weights` are those of each call, or of the first.
         """
-        return self._places(plans, weights)
-
-    def _places(self, plans: Sequence[CallPlan], weights: Sequence[Laid]) -> tuple[LaidOut, list[Call]]:
         values: list[tuple[str, Value]] = []
         starts = []
         for plan, laid in zip(plans, [*weights, *[Laid([], {})] * (len(plans) - len(weights))], strict=True):

@@ -1,16 +1,12 @@
 """Retry of a wrong call with the same inputs: a correct answer then proves a race.
 
 On `emulated`, the first retry changes only the content of fresh memory: a correct answer proves a read of uninitialised
-memory. Another uses earlier weights of the model: a correct answer proves a copy made only once, if the error of the
-wrong answer is a part of the weights' change (`stale_weights`). An equal answer follows no change of the weights. The
-last call has the problem's own values, and is tried with earlier weights too.
+memory. Another uses earlier weights of the model. The last call has the problem's own values, and is tried with earlier
+weights too. On a GPU, no further cause is looked for after `SEARCH_S`: other grades wait for the GPU. The verdict is
+the same.
 
-On a GPU, no further cause is looked for after `SEARCH_S`: other grades wait for the GPU. The verdict is the same.
-
-Evidence that a wrong answer comes from weights of an earlier call, from records of comparisons alone.
-
-With weights of an earlier call, the submission answered the same inputs correctly. The fact alone proves little: an
-error just above the tolerance passes with other weights by chance, and an output that hardly depends on the weights is
+An equal answer follows no change of the weights. A correct answer for earlier weights alone proves little: an error
+just above the tolerance passes with other weights by chance, and an output that hardly depends on the weights is
 within the tolerance for all weights. A stale answer does not follow the change of the weights, so the error is a part
 of the change. Three comparisons show the part, in each wrong output:
 

@@ -1,11 +1,9 @@
-"""Windows and spot checks of one runner: fresh inputs for several calls, and a comparison of every output.
+"""Windows and spot checks: several calls between a start and an end of the sealed clock, for calls of microseconds.
 
-Windows of a side: several calls between a start and an end of the sealed clock, for calls of microseconds.
-
-A single call is measured to about 15 us: two changes of context, and the costs of cold instructions in a first call,
-differ from kernel to kernel. Both occur once in a window. The time of a call is a window of n calls less an empty call
-in a runner of the reference, divided by n. A submission's process cannot lengthen an empty call: all time of the
-submission counts.
+Every call has fresh inputs, and every output is compared. A single call is measured to about 15 us: two changes of
+context, and the costs of cold instructions in a first call, differ from kernel to kernel. Both occur once in a window.
+The time of a call is a window of n calls less an empty call in a runner of the reference, divided by n. A submission's
+process cannot lengthen an empty call: all time of the submission counts.
 
 The calls of a window are queued before the inputs exist, and all inputs are revealed together. A submission could share
 work between calls. A submission therefore also makes a spot check (`clock/spot_check.py`): calls of a spot check cannot

@@ -14,11 +14,12 @@ from evaluator.grade_options import GradeOptions, read_options
 from evaluator.judge.compare.tolerance import Bounds
 from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
 from evaluator.judge.exhibits import other_baselines
-from evaluator.judge.exhibits.other_baselines import _still_holds, _timed, _variants, _with_room, held_against
+from evaluator.judge.exhibits.other_baselines import _still_holds, _timed, _variants, _with_room
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial.call_overhead import Overhead
 from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, L2Rule, Precision, Tf32, ToleranceRule
 from evaluator.report.card.card_screen import render_card
+from evaluator.timing.quote import over_baseline
 from tests import cards
 
 EMPTY = Overhead(0.02, 0.001, None, None, None, None, None)
@@ -49,24 +50,30 @@ def screen(*found, **changes):
     return " ".join(buffer.getvalue().replace("\N{MULTIPLICATION SIGN}", "x").split())
 
 
-def test_each_is_quoted_by_the_same_rules():
-    (found,) = held_against([baseline(1.0)], cards.samples("submission", 0.5), ClockKind.HOST)
+def held_against(baseline, submission_ms):
+    return over_baseline(baseline, cards.samples("submission", submission_ms), ClockKind.HOST)
+
+
+def test_a_baseline_is_quoted_by_the_rules_for_the_reference():
+    found = held_against(baseline(1.0), 0.5)
     assert found.speedup == pytest.approx(2.0)
     assert found.speedup_low < 2.0 < found.speedup_high
     assert found.significant
-
-
-def test_where_the_clock_cannot_tell_nothing_is_quoted():
-    (found,) = held_against([baseline(0.010)], cards.samples("submission", 0.010), ClockKind.HOST)
-    assert found.speedup is None
-    assert found.speedup_low < 1 < found.speedup_high
-    assert found.significant is False
+    too_short = held_against(baseline(0.010), 0.010)
+    assert (too_short.speedup, too_short.significant) == (None, False)
+    assert too_short.speedup_low < 1 < too_short.speedup_high
 
 
 def test_what_was_not_timed_is_passed_on():
     failed = baseline(samples=None, finding=finding(Code.BASELINE_FAILED, "it does not compile"))
-    assert held_against([failed], cards.samples("submission", 0.5), ClockKind.HOST) == [failed]
+    assert held_against(failed, 0.5) == failed
     assert "torch.compile, PyTorch's TF32 default: it does not compile" in screen(failed)
+
+
+def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
+    assert held_against(baseline(3.0), 2.0).speedup == pytest.approx(1.5)
+    doubtful = held_against(baseline(samples=replace(cards.samples("baseline", 3.0), unwatched_ms=1.2)), 2.0)
+    assert (doubtful.speedup, doubtful.significant) == (None, False)
 
 
 def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time():
@@ -122,13 +129,6 @@ def test_the_screen_says_which_and_by_how_much():
     assert expected in screen(quoted)
     other = baseline(kind=BaselineKind.SUBMISSION, tf32=Tf32.OFF, name="\x1b[2J[red]mine", speedup_low=0.9)
     assert "[red]mine: 1.00 ms, no speedup quoted; above 0.900 x" in screen(other)
-
-
-def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
-    unwatched = baseline(3.0, samples=replace(cards.samples("baseline", 3.0), unwatched_ms=1.2))
-    watched, doubtful = held_against([baseline(3.0), unwatched], cards.samples("submission", 2.0), ClockKind.HOST)
-    assert watched.speedup == pytest.approx(1.5)
-    assert (doubtful.speedup, doubtful.significant) == (None, False)
 
 
 def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(monkeypatch):
