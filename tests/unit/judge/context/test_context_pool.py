@@ -1,5 +1,6 @@
 """What happens between two grades of a lasting context."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -8,75 +9,46 @@ import torch
 from evaluator.deadline import DeadlineReached
 from evaluator.errors import JudgeFailed
 from evaluator.judge.clock import gpu_session as gpu_session_module
+from evaluator.judge.context import grade_context, reference_timing
 from evaluator.judge.context.context_pool import ContextPool
 from evaluator.judge.context.grade_context import GradeContext
-from evaluator.judge.context.torch_state import TorchState
 from evaluator.judge.runners.runner_pool import GPU_RUNNERS
+from evaluator.records import DeviceKind
 
 
-@pytest.fixture
-def pool():
-    return ContextPool(SimpleNamespace(), lasting=True)
+class Context:
+    """A kept context: `did` has what became of it and of its idle runners, `on_refill` and `on_condemn` may raise."""
 
+    on_refill = on_condemn = staticmethod(lambda: None)
 
-def kept_in(pool, refill):
-    """Let the pool keep a context with this `refill`; return the list to which the context's end is added.
+    def __init__(self, terms, source, seeds, *, gpu_session, **_):
+        self.terms, self.seeds, self.gpu_session, self.did = terms, seeds, gpu_session, []
+        self.runners = SimpleNamespace(pool=SimpleNamespace(condemn=lambda: self._do("condemned", self.on_condemn)))
 
-    The list also has False if the idle runners were condemned.
-    """
-    ended = []
-    idle = SimpleNamespace(condemn=lambda: ended.append(False))
-    pool._kept = (SimpleNamespace(terms=None, refill=refill, runners=SimpleNamespace(pool=idle)), None)
-    pool._leaving.callback(ended.append, True)
-    return ended
+    def _do(self, what, also):
+        also()
+        self.did.append(what)
 
+    def refill(self):
+        self._do("refilled", self.on_refill)
 
-def test_an_idle_pool_without_a_context_starts_nothing(pool):
-    pool.refill()
-    assert pool._kept is None
+    def turn_to(self, source, seeds, deadline):
+        self.did.append(f"turned to {source}")
 
+    def __enter__(self):
+        return self
 
-def test_the_kept_context_starts_its_processes_and_stays(pool):
-    refilled = []
-    ended = kept_in(pool, lambda: refilled.append(True))
-    pool.refill()
-    assert (refilled, ended, pool._kept is None) == ([True], [], False)
-
-
-@pytest.mark.parametrize("failure", [JudgeFailed("no process"), BlockingIOError("no process")])
-def test_a_context_that_cannot_start_processes_is_dropped(pool, failure):
-    def refill():
-        raise failure
-
-    ended = kept_in(pool, refill)
-    pool.refill()
-    assert (ended, pool._kept) == ([False, True], None)
-
-
-def test_idle_runners_release_their_contexts_while_the_reference_s_runners_end(pool):
-    ended = kept_in(pool, None)
-    with pool:
-        assert ended == []
-    assert (ended, pool._kept) == ([False, True], None)
-
-
-def test_an_interruption_at_the_end_of_a_context_still_ends_it(pool):
-    ended = kept_in(pool, None)
-
-    def interrupted():
-        raise DeadlineReached
-
-    pool._kept[0].runners.pool.condemn = interrupted
-    with pytest.raises(DeadlineReached), pool:
-        pass
-    assert (ended, pool._kept) == ([True], None)
+    def __exit__(self, *_):
+        self.did.append("ended")
 
 
 class Session:
     """A GPU session without a GPU, which records the calls of its methods."""
 
+    is_in_the_way = False
+
     def __init__(self, *_, **options):
-        self.asked, self.is_in_the_way = [options], False
+        self.asked = [options]
 
     def renew(self):
         self.asked.append("renew")
@@ -86,17 +58,75 @@ class Session:
 
 
 @pytest.fixture
-def session(pool, monkeypatch):
+def pool(monkeypatch):
+    monkeypatch.setattr(grade_context, "GradeContext", Context)
+    monkeypatch.setattr(reference_timing, "ReferenceTimer", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr(gpu_session_module, "GpuSession", Session)
-    return pool._session_for(SimpleNamespace(gpu="a GPU"))
+    return ContextPool(SimpleNamespace(), lasting=True)
 
 
-def test_problems_on_a_gpu_share_its_session_until_the_pool_ends(pool, session):
-    assert pool._session_for(SimpleNamespace(gpu="a GPU")) is session
-    assert pool._session_for(SimpleNamespace(gpu=None)) is None
-    kept_in(pool, None)
-    pool.make_room("other terms", plans_memory=False)
-    assert (pool._kept, session.asked[1:]) == (None, ["renew"])
+def terms(problem, gpu=None):
+    return SimpleNamespace(problem=problem, gpu=gpu, device=DeviceKind.CPU)
+
+
+def graded(pool, of=None, source="one"):
+    """Grade a submission of a problem, and return its context."""
+    of = of or terms("a problem")
+    pool.make_room(of, plans_memory=False)
+    with pool.context_for(of, source, None) as (context, _):
+        return context
+
+
+def test_a_pool_without_a_context_starts_nothing(pool):
+    pool.refill()
+    with pool:
+        pass
+
+
+def test_submissions_of_a_problem_share_a_context_that_starts_its_processes_between_them(pool):
+    first = graded(pool)
+    pool.refill()
+    assert graded(pool, source="two") is first
+    assert first.did == ["refilled", "turned to two"]
+    assert graded(pool, terms("another")) is not first
+    assert first.did[-2:] == ["condemned", "ended"]
+
+
+@pytest.mark.parametrize("failure", [JudgeFailed("no process"), BlockingIOError("no process")])
+def test_a_context_that_cannot_start_processes_is_dropped(pool, failure):
+    def refill():
+        raise failure
+
+    first = graded(pool)
+    first.on_refill = refill
+    pool.refill()
+    assert first.did == ["condemned", "ended"]
+    assert graded(pool) is not first
+
+
+def test_idle_runners_release_their_contexts_while_the_references_runners_end(pool):
+    with pool:
+        context = graded(pool)
+        assert context.did == []
+    assert context.did == ["condemned", "ended"]
+
+
+def test_an_interruption_at_the_end_of_a_context_still_ends_it(pool):
+    def interrupted():
+        raise DeadlineReached
+
+    context = graded(pool)
+    context.on_condemn = interrupted
+    with pytest.raises(DeadlineReached), pool:
+        pass
+    assert context.did == ["ended"]
+
+
+def test_problems_on_a_gpu_share_its_session_until_the_pool_ends(pool):
+    first, second = (graded(pool, terms(name, "a GPU")) for name in ("one", "another"))
+    session = first.gpu_session
+    assert second.gpu_session is session
+    assert first.did == ["ended"], "the idle runners are the session's"
     with pool:
         pass
     assert session.asked == [{"runner_pool": GPU_RUNNERS, "lasting": True}, "renew", "close"]
@@ -135,15 +165,12 @@ def torch_unchanged(monkeypatch):
         (None, True, False, False),
     ],
 )
-def test_a_judge_ends_before_another_problem_if_torch_has_changed_or_others_wait(
-    pool, session, change, awaited, other, ends
-):
-    kept_in(pool, None)
-    pool._kept[0].terms = "terms"
-    pool._torch_state, session.is_in_the_way = TorchState.now(), awaited
+def test_a_judge_ends_before_another_problem_if_torch_has_changed_or_others_wait(pool, change, awaited, other, ends):
+    context = graded(pool, terms("one", "a GPU"))
+    context.gpu_session.is_in_the_way = awaited
     if change is not None:
         change()
-    assert pool.must_end("other terms" if other else "terms") is ends
+    assert pool.must_end(terms("another" if other else "one", "a GPU")) is ends
 
 
 @pytest.mark.parametrize(("gpu_session", "started"), [(None, ["runners", "children"]), (object(), [])])

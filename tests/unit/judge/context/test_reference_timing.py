@@ -11,45 +11,70 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context import reference_timing
 from evaluator.judge.trial import call_overhead, timing_loop
 from evaluator.judge.trial.call_overhead import Overhead
+from evaluator.judge.trial.timing_loop import TimedSide
 from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.windows import SpotRule
 from evaluator.records import Fault, Status
 from evaluator.timing.agreement import excess_ms
 from tests import cards
 
+EMPTY = Overhead(0.0, 0.0, None, None, None, None, None)
+HALVES = ["reference_before", "reference_after"]
+
 
 class Measured:
-    """A lasting timer, with a clock that the test moves. Its halves and probes take `times_ms` in turn."""
+    """A timer with a clock that the test moves. Its halves and probes take `times` in turn: medians, or whole sides.
 
-    def __init__(self, monkeypatch, times_ms, *, lasting=True):
-        self.now_s, self.made, self.resumes = 1000.0, [], True
-        self.settled: list[int] = []
-        self.spot_checks: list[bool] = []
-        self._times_ms = iter(times_ms)
-        monitor = SimpleNamespace(resumes=lambda _: self.resumes, sample=lambda: "a state")
+    `did` has what happens to its runners; there is room for two that are kept, or only for one at a time.
+    """
+
+    def __init__(self, monkeypatch, times=(), *, lasting=True, room=False):
+        self.now_s, self.made, self.resumes, self.overhead = 1000.0, [], True, EMPTY
+        self.settled, self.spot_checks, self.rests_s, self.used, self.did = [], [], [], [], []
+        self._times, self._names = iter(times), iter(("one", "other", "third", "fourth", "fifth", "sixth"))
         context = SimpleNamespace(
             settle=lambda: self.settled.append(len(self.made)),
+            terms=SimpleNamespace(device=None),
             call_timeout_s=1.0,
-            gpu_session=SimpleNamespace(monitor=monitor),
+            gpu_session=SimpleNamespace(
+                monitor=SimpleNamespace(resumes=lambda _: self.resumes, sample=lambda: "a state"),
+                add_own=lambda processes: None,
+            ),
             begin_side=lambda: None,
             seeds=SimpleNamespace(timed=lambda _: iter(())),
+            backend=SimpleNamespace(room_for=lambda runners: room),
+            runners=SimpleNamespace(start=self._start),
         )
         self.timer = reference_timing.ReferenceTimer(context, lasting=lasting)
-        monkeypatch.setattr(reference_timing.time, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(self.timer, "_begin", lambda: None)
-        monkeypatch.setattr(self.timer, "_runner", lambda: contextlib.nullcontext("a runner"))
-        monkeypatch.setattr(call_overhead, "measured", lambda *_: EMPTY)
+        clock = SimpleNamespace(monotonic=lambda: self.now_s, sleep=self.rests_s.append)
+        monkeypatch.setattr(reference_timing, "time", clock)
+        monkeypatch.setattr(call_overhead, "measured", lambda *_: self.overhead)
         monkeypatch.setattr(timing_loop, "side", self._side)
         monkeypatch.setattr(timing_loop, "probe", self._probe)
 
-    def _side(self, name, *_, spot_checks, **__):
-        self.made.append(name)
-        self.spot_checks.append(spot_checks)
-        return timing_loop.TimedSide(cards.samples(name, next(self._times_ms)), None)
+    @contextlib.contextmanager
+    def _start(self, source, *, trusted):
+        name = next(self._names)
+        child = SimpleNamespace(members=frozenset, condemn=lambda: self.did.append(f"{name} condemned"))
+        yield SimpleNamespace(
+            session=SimpleNamespace(child=child),
+            begin=lambda: None,
+            begun=lambda: self.did.append(f"{name} answered"),
+            sites=lambda _: SimpleNamespace(copied=False),
+            trial_runner=lambda _: name,
+        )
 
-    def _probe(self, *_):
+    def _side(self, name, runner, *_, spot_checks, **__):
+        self.made.append(name)
+        self.used.append(runner)
+        self.spot_checks.append(spot_checks)
+        found = next(self._times)
+        return found if isinstance(found, TimedSide) else TimedSide(cards.samples(name, found), None)
+
+    def _probe(self, runner, *_):
         self.made.append("probe")
-        return next(self._times_ms)
+        self.used.append(runner)
+        return next(self._times)
 
     def grade(self):
         """Return the medians of the halves around a submission, and the drift probe."""
@@ -57,17 +82,9 @@ class Measured:
         return before.samples.median_ms, after.samples.median_ms, after.probe_ms
 
 
-EMPTY = Overhead(0.0, 0.0, None, None, None, None, None)
-HALVES = ["reference_before", "reference_after"]
-
-
 def test_submissions_of_a_problem_share_the_halves_and_each_has_a_probe(monkeypatch):
     measured = Measured(monkeypatch, [1.0, 1.001, 1.0005, 1.0006])
-    assert [measured.grade() for _ in range(3)] == [
-        (1.0, 1.001, None),
-        (1.0, 1.001, 1.0005),
-        (1.0, 1.001, 1.0006),
-    ]
+    assert [measured.grade() for _ in range(3)] == [(1.0, 1.001, None), (1.0, 1.001, 1.0005), (1.0, 1.001, 1.0006)]
     assert measured.made == [*HALVES, "probe", "probe"]
     assert measured.settled == [0], "idle runners may start beside the checks of a grade that measures no reference"
     assert measured.spot_checks == [True, False], "a submission's spot checks are compared with the half before"
@@ -82,14 +99,14 @@ def test_a_gpu_that_is_another_than_before_is_measured_again(monkeypatch, probe_
     assert measured.made == [*HALVES, "probe", "reference_after", *HALVES]
 
 
-@pytest.mark.parametrize(("probe_ms", "ended"), [(None, 1), (1.2, 0), (1.0, 0)])
-def test_a_runner_that_may_owe_an_answer_to_the_probe_is_used_no_more(monkeypatch, probe_ms, ended):
+@pytest.mark.parametrize(("probe_ms", "is_ended"), [(None, True), (1.2, False), (1.0, False)])
+def test_a_runner_that_may_owe_an_answer_to_the_probe_is_used_no_more(monkeypatch, probe_ms, is_ended):
     """The answer would come as that of the next submission's reference."""
-    measured = Measured(monkeypatch, [1.0, 1.0, probe_ms, 1.2])
+    measured = Measured(monkeypatch, [1.0, 1.0, probe_ms, 1.2], room=True)
     measured.grade()
-    measured.timer._trial_runners.append("one that is kept")
     measured.grade()
-    assert len(measured.timer._trial_runners) == 1 - ended
+    assert ("one condemned" in measured.did) is is_ended
+    assert not is_ended or measured.used[-1] == "third"
 
 
 @pytest.mark.parametrize(("later_s", "resumes"), [(reference_timing.GOOD_S + 1, True), (1.0, False)])
@@ -136,119 +153,65 @@ def test_a_drift_is_more_than_three_thousandths_and_the_scatter(usual_ms, spread
 
 
 def test_how_much_slower_the_reference_is_in_spot_checks_comes_with_its_times(monkeypatch):
-    side = Measured(monkeypatch, []).timer
-    empty = Overhead(1.0, 0.0, None, None, None, None, None, spot=SpotRule(0.02))
     samples = cards.in_windows(cards.samples("reference_before", 0.3), 0.010, spot_ms=[0.0112, 0.0115, 0.0118])
-    monkeypatch.setattr(call_overhead, "measured", lambda *_: empty)
-    monkeypatch.setattr(timing_loop, "side", lambda *_, **__: timing_loop.TimedSide(samples, None))
-    spot = side.before().overhead.spot
+    measured = Measured(monkeypatch, [TimedSide(samples, None)])
+    measured.overhead = EMPTY._replace(taken_off_ms=1.0, spot=SpotRule(0.02))
+    spot = measured.timer.before().overhead.spot
     assert spot.constant_ms == 0.02
     assert excess_ms(spot.reference) == pytest.approx(0.0012)
 
 
-class Starting:
-    """A runner of the reference that was told to load and construct, and has not answered yet."""
-
-    def __init__(self, name, story):
-        self.name, self._story = name, story
-
-    def begun(self):
-        self._story.append(f"{self.name} answered")
-
-    def sites(self, _):
-        return SimpleNamespace(copied=False)
-
-    def trial_runner(self, _):
-        return self.name
-
-
-@pytest.mark.parametrize("settled", [True, False])
-def test_no_runner_of_the_reference_starts_while_the_other_is_timed(settled):
+def test_no_runner_of_the_reference_starts_while_the_other_is_timed(monkeypatch):
     """And the two are taken in turn, from the first on."""
-    side, story = reference_timing.ReferenceTimer(SimpleNamespace(), lasting=True), []
-    side._starting.extend(Starting(name, story) for name in ("one", "other"))
-    if settled:
-        side.settle()
-        assert story == ["one answered", "other answered"]
-    for _ in range(5):
-        with side._runner() as taken:
-            story.append(taken)
-    assert story == ["one answered", "other answered", "one", "other", "one", "other", "one"]
+    measured = Measured(monkeypatch, [1.0] * 5, room=True)
+    for _ in range(4):
+        measured.grade()
+    assert measured.did == ["one answered", "other answered"]
+    assert measured.used == ["one", "other", "one", "other", "one"]
 
 
 def test_a_reference_that_fails_while_that_is_measured_is_no_submissions_fault(monkeypatch):
-    side = Measured(monkeypatch, []).timer
-    fault = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "it broke"))
-    monkeypatch.setattr(call_overhead, "measured", lambda *_: fault)
+    measured = Measured(monkeypatch)
+    measured.overhead = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "it broke"))
     with pytest.raises(JudgeFailed, match="the reference's own runner failed: it broke"):
-        side.before()
+        measured.timer.before()
 
 
-@pytest.fixture(autouse=True)
-def rests_s(monkeypatch):
-    """How long is waited: no test does."""
-    asked = []
-    monkeypatch.setattr(reference_timing.time, "sleep", asked.append)
-    return asked
-
-
-def sides_of(monkeypatch, *faults):
-    """Have the reference fail with each of these in turn, and then have it measured."""
-    left = [
-        timing_loop.TimedSide(None, Trial(None, Fault(Status.REJECTED, fault), 0.0, copied=False)) for fault in faults
-    ]
-    good = timing_loop.TimedSide(cards.samples("reference_before", 1.0), None)
-    monkeypatch.setattr(timing_loop, "side", lambda *_, **__: left.pop(0) if left else good)
-    seeds = SimpleNamespace(timed=lambda _: iter(()))
-    return reference_timing.ReferenceTimer(
-        SimpleNamespace(call_timeout_s=1.0, seeds=seeds), lasting=False
-    ), good.samples
+def failed(code, message="the GPU stayed busy", samples=None):
+    return TimedSide(samples, Trial(None, Fault(Status.REJECTED, finding(code, message)), 0.0, copied=False))
 
 
 @pytest.mark.parametrize("code", [Code.NOT_QUIET, Code.WORK_AFTER_DONE])
-def test_a_disturbed_reference_is_measured_again_and_not_for_ever(monkeypatch, code, rests_s):
-    busy = finding(code, "the GPU stayed busy")
-    side, samples = sides_of(monkeypatch, busy, busy)
-    assert side._undisturbed("reference_before", None, None) == samples
-    assert rests_s == [0.0, 1.0, 2.0]
-    side, _ = sides_of(monkeypatch, busy, busy, busy)
-    with pytest.raises(JudgeFailed, match="disturbed the reference 3 times: the GPU stayed busy") as failed:
-        side._undisturbed("reference_before", None, None)
-    assert "end other work on this GPU" in failed.value.hint
+def test_a_disturbed_reference_is_measured_again_and_not_for_ever(monkeypatch, code):
+    measured = Measured(monkeypatch, [failed(code), failed(code), 1.0])
+    assert measured.timer.before().samples.median_ms == 1.0
+    assert measured.rests_s == [0.0, 1.0, 2.0]
+    with pytest.raises(JudgeFailed, match="disturbed the reference 3 times: the GPU stayed busy") as refused:
+        Measured(monkeypatch, [failed(code)] * 3).timer.before()
+    assert "end other work on this GPU" in refused.value.hint
 
 
 def test_a_reference_that_is_wrong_is_not_measured_again(monkeypatch):
-    side, _ = sides_of(monkeypatch, finding(Code.WRONG_VALUES, "1 of 9 values differ"))
+    wrong = failed(Code.WRONG_VALUES, "1 of 9 values differ")
     with pytest.raises(JudgeFailed, match="fails its own check: 1 of 9 values differ"):
-        side._undisturbed("reference_before", None, None)
+        Measured(monkeypatch, [wrong]).timer.before()
 
 
 def test_the_first_call_of_a_disturbed_reference_stays_the_first(monkeypatch):
-    late = Trial(None, Fault(Status.REJECTED, finding(Code.WORK_AFTER_DONE, "it worked on")), 0.0, copied=False)
-    samples = cards.samples("reference_after", 1.0)
-    sides = iter(
-        [
-            timing_loop.TimedSide(replace(samples, first_call_ms=50.0), late),
-            timing_loop.TimedSide(replace(samples, first_call_ms=1.0), None),
-        ]
-    )
-    monkeypatch.setattr(timing_loop, "side", lambda *_, **__: next(sides))
-    context = SimpleNamespace(call_timeout_s=1.0, seeds=SimpleNamespace(timed=lambda _: iter(())))
-    found = reference_timing.ReferenceTimer(context, lasting=False)._undisturbed("reference_after", None, None)
-    assert found.first_call_ms == 50.0
+    samples = cards.samples("reference_before", 1.0)
+    late = failed(Code.WORK_AFTER_DONE, samples=replace(samples, first_call_ms=50.0))
+    right = TimedSide(replace(samples, first_call_ms=1.0), None)
+    assert Measured(monkeypatch, [late, right]).timer.before().samples.first_call_ms == 50.0
 
 
 @pytest.mark.parametrize(
     ("lasting", "is_hidden", "second"), [(True, False, ["probe"]), (True, True, HALVES), (False, False, HALVES)]
 )
-def test_a_lasting_timer_keeps_the_measurements_of_a_listed_case(monkeypatch, lasting, is_hidden, second):
-    measured = Measured(monkeypatch, [1.0] * 4, lasting=lasting)
-    monkeypatch.setattr(reference_timing.ReferenceTimer, "_begin", lambda _: None)
-    monkeypatch.setattr(reference_timing.ReferenceTimer, "_runner", lambda _: contextlib.nullcontext("a runner"))
+def test_a_lasting_timer_keeps_the_measurements_of_a_listed_case_and_no_runner(monkeypatch, lasting, is_hidden, second):
+    measured = Measured(monkeypatch, [1.0] * 4, lasting=lasting, room=lasting and not is_hidden)
     for _ in range(2):
         with measured.timer.at("decode", is_hidden=is_hidden) as timer:
             timer.before()
-            timer._trial_runners.append("a runner of the case")
             timer.after()
-        assert not timer._trial_runners
     assert measured.made == [*HALVES, *second]
+    assert measured.did.count("one condemned") == (lasting and not is_hidden)
