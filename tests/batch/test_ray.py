@@ -128,21 +128,11 @@ def hand_in(tmp_path, count):
 @contextlib.contextmanager
 def batch(tmp_path, environment, *options):
     """Start a batch. Its stderr is a file: a full pipe would block the batch while the test reads stdout."""
-    command = [
-        sys.executable,
-        str(TOP / "cli.py"),
-        "batch",
-        "submissions",
-        "--run",
-        "run",
-        "--jsonl",
-        "--timeout",
-        "60",
-    ]
+    words = "batch submissions --run run --jsonl --timeout 60 --device emulated --size awkward"
     with (
         (tmp_path / "said").open("wb") as said,
         subprocess.Popen(
-            [*command, "--device", "emulated", "--size", "awkward", *options],
+            [sys.executable, str(TOP / "cli.py"), *words.split(), *options],
             cwd=tmp_path,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -18,7 +18,6 @@ NAMES = (
     "level1/96_HuberLoss",
     "level3/44_MiniGPTBlock_with_a_name_that_is_longer_than_any_terminal_of_eighty_columns_is_wide",
 )
-NUMBERS = ("100.0 %", "33.3 %", "1.23x", "fast_1.5")
 
 
 def drawn(width):

@@ -22,17 +22,10 @@ def numbers(drawn):
     attributes = [value for element in root.iter() for name, value in element.items() if name not in ("class", "role")]
     assert not any(re.search("nan|inf", value) for value in attributes)
     width, height = map(float, root.get("viewBox").split()[2:])
+    limits = dict.fromkeys(("x1", "x2", "cx"), width) | dict.fromkeys(("y1", "y2", "cy"), height)
     for element in root.iter():
-        for name, limit in (
-            ("x1", width),
-            ("x2", width),
-            ("cx", width),
-            ("y1", height),
-            ("y2", height),
-            ("cy", height),
-        ):
-            if element.get(name) is not None:
-                assert -0.1 <= float(element.get(name)) <= limit + 0.1, element.attrib
+        for name, value in element.items():
+            assert name not in limits or -0.1 <= float(value) <= limits[name] + 0.1, element.attrib
     return root
 
 
