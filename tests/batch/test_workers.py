@@ -136,13 +136,19 @@ def awaited(find, *arguments):
     return found
 
 
-def test_a_grade_that_is_killed_is_made_again(started, grader, tmp_path):
-    hand_in(tmp_path, ["right"], 1)
-    with nobody_left_behind(), started() as process:
+def test_a_killed_judge_and_a_killed_runner_cost_one_attempt_each(started, grader, tmp_path):
+    """The reference's runner stays from one submission to the next; it may be killed in between."""
+    expected = hand_in(tmp_path, ["right"], 2)
+    with nobody_left_behind(), started("--jobs", "1") as process:
         awaited(judges_of, process)[0].kill()
+        awaited(cards, tmp_path)
+        for each in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if not each.children():
+                    each.kill()
         _, err = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 0, err
-    assert {name: card.status for name, card in cards(tmp_path).items()} == {"s00": Status.CORRECT}
+    assert {name: card.status for name, card in cards(tmp_path).items()} == expected
     assert "attempt 2" in (tmp_path / "run/logs/batch.log").read_text()
     remove_abandoned(grader.temporary)  # The next fork server does the same; a killed grade cannot.
     assert list(grader.temporary.glob("warpgrade*")) == []
@@ -234,19 +240,6 @@ def test_submissions_of_a_problem_share_the_reference_and_no_inputs(started, tmp
         has_drifted = first.reference_after.samples_ms != second.reference_after.samples_ms
         assert has_drifted == reference_timing.has_drifted(second.drift_probe_ms, halves)
         assert second.reference_age_s > first.reference_age_s > 0
-
-
-def test_a_kept_runner_that_dies_costs_one_attempt(started, tmp_path):
-    """The reference's runner stays from one submission to the next; it may be killed in between."""
-    expected = hand_in(tmp_path, ["right"], 2)
-    with nobody_left_behind(), started("--jobs", "1") as process:
-        awaited(cards, tmp_path)
-        for each in psutil.Process(process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if not each.children():
-                    each.kill()
-        _, err = process.communicate(timeout=_LIMIT_S)
-    assert {name: card.status for name, card in cards(tmp_path).items()} == expected, err
 
 
 def test_a_program_grades_and_leaves_nobody_when_it_loses_interest(grader, monkeypatch):
