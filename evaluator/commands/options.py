@@ -1,7 +1,7 @@
 """Options shared by several commands, and the parsing of their values."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -144,6 +144,13 @@ def chosen_format(output_format: str | None, *, as_json: bool) -> ResultFormat:
 
 
 _option = partial(click.option, show_envvar=True)
+_seconds = partial(_option, type=float, callback=checked, metavar="SECONDS")
+
+
+def _choice(name: str, values: Iterable[StrEnum], **settings: Any) -> Callable[[Any], Any]:
+    """Return an option with a closed set of values."""
+    return _option(name, type=one_of([each.value for each in values]), **settings)
+
 
 _device_option = _option(
     "--device",
@@ -158,9 +165,9 @@ _OTHER_OPTIONS = (
         metavar="GPU",
         help="GPU by index or UUID; runners see only this GPU.  [default: all GPUs; for a single grade the first]",
     ),
-    _option(
+    _choice(
         "--size",
-        type=one_of([size.value for size in SizeName]),
+        SizeName,
         help="Size of the problem.  [default: full on cuda, small on cpu, small and awkward on emulated]",
     ),
     _option(
@@ -171,17 +178,14 @@ _OTHER_OPTIONS = (
         "all. all is the problem's workload, hidden further shapes that the judge draws.",
     ),
     _option("--stop-at-failure", is_flag=True, help="Grade no further case after one that fails."),
-    _option(
+    _seconds(
         "--budget-s",
-        type=float,
-        callback=checked,
-        metavar="SECONDS",
         help="Begin no further case after this time on the device; the heaviest weights come first.",
     ),
     problems_option,
-    _option(
+    _choice(
         "--mode",
-        type=one_of([mode.value for mode in GradeMode]),
+        GradeMode,
         help=f"Extent of the grade; check measures no time, so there is no speedup.  "
         f"[default: {default_of('mode').value}]",
     ),
@@ -191,31 +195,31 @@ _OTHER_OPTIONS = (
         callback=checked,
         help="Name of the class that a submission defines.  [default: ModelNew, else Model]",
     ),
-    _option(
+    _choice(
         "--tolerance",
-        type=one_of([rule.value for rule in ToleranceRule]),
+        ToleranceRule,
         help=f"Rule for the allowed error of an output.  [default: {default_of('tolerance').value}]",
     ),
-    _option(
+    _choice(
         "--weights",
-        type=one_of([rule.value for rule in WeightsRule]),
+        WeightsRule,
         help="Change the weights from call to call, or keep them.  [default: changing, or the problem's setting]",
     ),
-    _option(
+    _choice(
         "--values",
-        type=one_of([rule.value for rule in ValuesRule]),
+        ValuesRule,
         help="Inputs: other values too in some calls, or only those that the problem's get_inputs draws.  "
         f"[default: {default_of('values').value}]",
     ),
-    _option(
+    _choice(
         "--l2",
-        type=one_of([rule.value for rule in L2Rule]),
+        L2Rule,
         help="Inputs of a timed call: not in the GPU's L2 cache, or read just before.  [default: cold, or the "
         "problem's setting]",
     ),
-    _option(
+    _choice(
         "--sandbox",
-        type=one_of([mode.value for mode in SandboxMode]),
+        SandboxMode,
         default=default_of("sandbox"),
         show_default=True,
         help="Isolation of the submission; use none for your own code only.",
@@ -228,35 +232,26 @@ _OTHER_OPTIONS = (
         metavar="SHARE",
         help="Reject a submission whose own kernels do less than this share of the work (above 0, at most 1).",
     ),
-    _option(
+    _choice(
         "--baseline",
+        [kind for kind in BaselineKind if kind is not BaselineKind.SUBMISSION],
         multiple=True,
-        type=one_of([kind.value for kind in BaselineKind if kind is not BaselineKind.SUBMISSION]),
         help="Also time this form of the reference, with PyTorch's TF32 default and with the problem's. Repeatable.",
     ),
-    _option(
+    _seconds(
         "--timeout",
-        type=float,
-        callback=checked,
-        metavar="SECONDS",
         help="Seconds for the import, and for each call of the submission; beyond, the verdict is timeout.  "
         "Except on cuda, CPU time counts, and six times as much wall time.  "
         "[default: imports 60 s; calls 20 times the reference, at least 10 s, 2 s on cuda]",
     ),
-    _option(
+    _seconds(
         "--build-timeout",
-        type=float,
-        callback=checked,
-        metavar="SECONDS",
         default=default_of("build_timeout_s"),
         help="Seconds for the compilation of each extension, and for all builds of a grade; beyond, the compiler "
         f"is stopped, and the verdict is timeout.  [default: {default_of('build_timeout_s'):.0f} s]",
     ),
-    _option(
+    _seconds(
         "--deadline",
-        type=float,
-        callback=checked,
-        metavar="SECONDS",
         help="Seconds for the whole grade; beyond, all its processes are killed. The verdict is timeout if the "
         "submission took half of the time, otherwise infra_error.  [default: --build-timeout plus 20 minutes]",
     ),

@@ -82,40 +82,17 @@ _UNSAID = {
 """Text for an option without a value; any other option reads `no NAME`."""
 
 
-class RunFolder(Record, frozen=True):
+class RunFolder:
     """Paths of a run."""
 
-    path: Path
-
-    @property
-    def manifest(self) -> Path:
-        """Options of the run."""
-        return self.path / "manifest.json"
-
-    @property
-    def plan(self) -> Path:
-        """Submissions of the run."""
-        return self.path / "plan.jsonl"
-
-    @property
-    def refused(self) -> Path:
-        """Refused inputs of the run."""
-        return self.path / "refused.jsonl"
-
-    @property
-    def cards(self) -> Path:
-        """Scorecards, by problem."""
-        return self.path / "cards"
-
-    @property
-    def index(self) -> Path:
-        """Summaries of the cards, for SQL."""
-        return self.path / "index.sqlite"
-
-    @property
-    def logs(self) -> Path:
-        """Logs for people."""
-        return self.path / "logs"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = path / "manifest.json"
+        self.plan = path / "plan.jsonl"
+        self.refused = path / "refused.jsonl"
+        self.cards = path / "cards"
+        self.index = path / "index.sqlite"
+        self.logs = path / "logs"
 
     def read_manifest(self) -> RunManifest:
         """Read the manifest. Raises CardError if the path is no run folder."""
