@@ -146,7 +146,10 @@ _prepared = msgspec.json.Decoder(Prepared)
 
 def send(descriptor: int, message: Request | Prepared | Reply) -> None:
     """Write one message. Raises OSError if the other end is closed."""
-    _write_message(descriptor, msgspec.json.encode(message))
+    body = msgspec.json.encode(message)
+    unsent = memoryview(_LENGTH.pack(len(body)) + body)
+    while unsent:
+        unsent = unsent[os.write(descriptor, unsent) :]
 
 
 def receive_request(descriptor: int) -> Request | None:
@@ -170,12 +173,6 @@ def receive_reply(descriptor: int, within_s: float) -> Reply:
 def receive_prepared(descriptor: int, within_s: float) -> None:
     """Wait for the reply to `PrepareWorker`. Raises EOFError if the worker died, TimeoutError after `within_s`."""
     _prepared.decode(_read_message(descriptor, within_s=within_s))
-
-
-def _write_message(descriptor: int, body: bytes) -> None:
-    unsent = memoryview(_LENGTH.pack(len(body)) + body)
-    while unsent:
-        unsent = unsent[os.write(descriptor, unsent) :]
 
 
 def _read_message(descriptor: int, within_s: float | None = None) -> bytes:
