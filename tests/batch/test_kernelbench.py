@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from evaluator.commands import main as cli
 from evaluator.errors import UsageError
@@ -23,38 +24,51 @@ KEYS = {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_
 RELU, SOFTMAX, LEVEL_2 = "level1/19_ReLU", "level1/23_Softmax", "level2/1_Conv2D_ReLU_BiasAdd"
 
 
-def test_each_level_has_its_document_and_each_problem_its_samples():
-    given = [
-        GradedSample(SOFTMAX, "sample_0", cards.wrong_card()),
-        GradedSample(RELU, "sample_1", cards.uncompiled_card()),
-        GradedSample(RELU, "sample_0", cards.card()),
-        GradedSample(LEVEL_2, "sample_0", None),
+def exported(relu=(), softmax=(), level_2=()):
+    """Export the cards of each problem, as samples 0, 1, and so on; the last sample comes first."""
+    made = [
+        GradedSample(problem, f"sample_{number}", card)
+        for problem, cards_of in ((RELU, relu), (SOFTMAX, softmax), (LEVEL_2, level_2))
+        for number, card in enumerate(cards_of)
     ]
-    made = documents(given).results
-    assert list(made) == [1, 2]
-    assert list(made[1]) == ["19", "23"]
+    return documents(reversed(made))
+
+
+def with_side(**changes):
+    """Make a correct card with changes of the submission's samples."""
+    timing = cards.timing()
+    return cards.card(timing=replace(timing, submission=replace(timing.submission, **changes)))
+
+
+def timed(**changes):
+    return cards.card(timing=cards.timing(**changes))
+
+
+def test_each_level_has_its_document_and_each_problem_its_samples():
+    made = exported([cards.card(), cards.uncompiled_card()], [cards.wrong_card()], [None]).results
+    assert {level: list(problems) for level, problems in made.items()} == {1: ["19", "23"], 2: ["1"]}
     right, uncompiled = made[1]["19"]
     (wrong,), (missing,) = made[1]["23"], made[2]["1"]
-    assert all(set(entry) == KEYS for entry in (right, uncompiled, wrong, missing))
-    assert [entry["sample_id"] for entry in (right, uncompiled, wrong, missing)] == [0, 1, 0, 0]
-    assert [entry["compiled"] for entry in (right, uncompiled, wrong, missing)] == [True, False, True, False]
-    assert [entry["correctness"] for entry in (right, uncompiled, wrong, missing)] == [True, False, False, False]
+    entries = (right, uncompiled, wrong, missing)
+    assert all(set(entry) == KEYS for entry in entries)
+    assert [entry["sample_id"] for entry in entries] == [0, 1, 0, 0]
+    assert [entry["compiled"] for entry in entries] == [True, False, True, False]
+    assert [entry["correctness"] for entry in entries] == [True, False, False, False]
     times_ms = cards.card().timing.submission.samples_ms
     assert right["runtime"] == right["runtime_stats"]["mean"] == statistics.fmean(times_ms)
     assert right["runtime_stats"]["num_trials"] == len(times_ms)
-    assert all(entry["runtime"] == -1.0 and entry["runtime_stats"] == {} for entry in (uncompiled, wrong, missing))
+    assert all(entry["runtime"] == -1.0 and entry["runtime_stats"] == {} for entry in entries[1:])
     assert "compilation_error" in uncompiled["metadata"]
     assert "correctness_issue" in wrong["metadata"]
 
 
-def test_time_that_nobody_watched_is_the_submissions_own():
-    card = cards.card()
-    watched = documents([GradedSample(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"]
-    side = msgspec.structs.replace(card.timing.submission, unwatched_ms=1.25)
-    card = msgspec.structs.replace(card, timing=msgspec.structs.replace(card.timing, submission=side))
-    assert documents([GradedSample(RELU, "sample_0", card)]).results[1]["19"][0]["runtime"] == pytest.approx(
-        watched + 1.25
-    )
+def test_unwatched_time_is_the_submissions_own_and_no_call_took_no_time():
+    (watched, unwatched, short) = exported(
+        [cards.card(), with_side(unwatched_ms=1.25), with_side(samples_ms=[0.0, 0.5, 1.0])]
+    ).results[1]["19"]
+    assert unwatched["runtime"] == pytest.approx(watched["runtime"] + 1.25)
+    assert short["runtime_stats"]["mean"] == short["runtime"] == 0.5
+    assert "min" not in short["runtime_stats"]
 
 
 def test_samples_keep_their_numbers_and_others_get_free_ones():
@@ -63,73 +77,46 @@ def test_samples_keep_their_numbers_and_others_get_free_ones():
     assert [entry["sample_id"] for entry in entries] == [0, 1, 2, 3, 7]
 
 
-@pytest.mark.parametrize("status", [each for each in Status if each is not Status.CORRECT])
-def test_nothing_else_is_correct(status):
-    (entry,) = documents([GradedSample(RELU, "sample_0", cards.wrong_card(status=status))]).results[1]["19"]
-    assert entry["correctness"] is False
-    assert entry["metadata"]["warpgrade_status"] == status.value
+def test_nothing_else_is_correct():
+    statuses = [each for each in Status if each is not Status.CORRECT]
+    entries = exported([cards.wrong_card(status=status) for status in statuses]).results[1]["19"]
+    assert [entry["metadata"]["warpgrade_status"] for entry in entries] == statuses
+    assert not any(entry["correctness"] for entry in entries)
 
 
 def test_the_reference_times_of_a_problem_are_those_of_its_first_timed_sample():
-    given = [
-        GradedSample(RELU, "sample_2", cards.card(timing=cards.timing(reference_ms=9.0))),
-        GradedSample(RELU, "sample_1", cards.card(timing=cards.timing(reference_ms=3.0))),
-        GradedSample(RELU, "sample_0", cards.wrong_card()),
-        GradedSample(SOFTMAX, "sample_0", cards.uncompiled_card()),
-        GradedSample(LEVEL_2, "sample_0", cards.card()),
-    ]
-    baseline = documents(given).baseline
+    relu = [cards.wrong_card(), timed(reference_ms=3.0), timed(reference_ms=9.0)]
+    baseline = exported(relu, [cards.uncompiled_card()], [cards.card()]).baseline
     assert list(baseline) == ["level1", "level2"]
     assert set(baseline["level1"]) == {"19_ReLU.py", "23_Softmax.py"}
-    relu = baseline["level1"]["19_ReLU.py"]
-    assert (relu["mean"], relu["min"], relu["max"], relu["num_trials"]) == (3.0, 3.0, 3.0, 100)  # 50 before, 50 after
+    times = baseline["level1"]["19_ReLU.py"]
+    assert (times["mean"], times["min"], times["max"], times["num_trials"]) == (
+        3.0,
+        3.0,
+        3.0,
+        100,
+    )  # 50 before, 50 after
     assert baseline["level1"]["23_Softmax.py"] == {"mean": -1.0}  # in the denominator of their fast_p all the same
     assert baseline["level2"]["1_Conv2D_ReLU_BiasAdd.py"]["mean"] == pytest.approx(1.852)
 
 
-def test_a_run_of_other_problems_alone_is_refused():
+def test_other_problems_are_left_out_and_counted_and_alone_refused():
+    others = [GradedSample("relu", name, None) for name in "ab"]
     with pytest.raises(UsageError, match="relu is not a KernelBench problem"):
-        documents([GradedSample("relu", "a", None)])
-
-
-def test_other_problems_beside_theirs_are_left_out_and_counted():
-    made = documents(
-        [GradedSample("relu", "a", None), GradedSample("relu", "b", None), GradedSample(RELU, "sample_0", cards.card())]
-    )
-    assert made.left_out == 2
-    assert list(made.results) == [1]
-    assert list(made.results[1]) == ["19"]
-
-
-def unquoted_card():
-    return cards.card(timing=cards.timing(speedup=None, significant=None))
+        documents(others)
+    made = documents([*others, GradedSample(RELU, "sample_0", cards.card())])
+    assert (made.left_out, list(made.results), list(made.results[1])) == (2, [1], ["19"])
 
 
 def test_a_time_without_a_speedup_is_no_time_on_either_side():
-    made = documents([GradedSample(RELU, "sample_0", unquoted_card()), GradedSample(SOFTMAX, "sample_0", cards.card())])
-    (entry,) = made.results[1]["19"]
+    unquoted = timed(speedup=None, significant=None)
+    made = exported([unquoted, timed(reference_ms=3.0)], [cards.card()])
+    entry = made.results[1]["19"][0]
     assert (entry["correctness"], entry["runtime"], entry["runtime_stats"]) == (True, -1.0, {})
+    # The first sample decides whose reference times are there.
     assert made.baseline["level1"]["19_ReLU.py"] == {"mean": -1.0}
     assert made.baseline["level1"]["23_Softmax.py"]["mean"] > 0
     assert made.unquoted == 1
-
-
-def test_the_first_sample_decides_whose_reference_times_stand_there():
-    quoted = cards.card(timing=cards.timing(reference_ms=3.0))
-    given = [GradedSample(RELU, f"sample_{number}", card) for number, card in enumerate((unquoted_card(), quoted))]
-    given.append(GradedSample(SOFTMAX, "sample_0", quoted))
-    assert documents(given).baseline["level1"]["19_ReLU.py"] == {"mean": -1.0}
-    given[0] = GradedSample(RELU, "sample_0", cards.wrong_card())
-    assert documents(given).baseline["level1"]["19_ReLU.py"]["mean"] == 3.0
-
-
-def test_no_call_is_said_to_have_taken_no_time():
-    card = cards.card()
-    side = msgspec.structs.replace(card.timing.submission, samples_ms=[0.0, 0.5, 1.0])
-    card = msgspec.structs.replace(card, timing=msgspec.structs.replace(card.timing, submission=side))
-    (entry,) = documents([GradedSample(RELU, "sample_0", card)]).results[1]["19"]
-    assert entry["runtime_stats"]["mean"] == entry["runtime"] == 0.5
-    assert "min" not in entry["runtime_stats"]
 
 
 @pytest.fixture
@@ -217,7 +204,7 @@ def test_their_own_analysis_says_of_a_run_what_the_report_says(batch, tmp_path, 
         card = read_card(path)
         if card.status is Status.CORRECT:
             timing = cards.timing(reference_ms=3.0, submission_ms=3.0 / next(speedups))
-            path.write_bytes(msgspec.json.encode(msgspec.structs.replace(card, timing=timing)))
+            path.write_bytes(msgspec.json.encode(replace(card, timing=timing)))
     folder = tmp_path / "runs/mine"
     capsys.readouterr()
     assert cli.run(["report", str(tmp_path / "run"), "--json", "--kernelbench", str(folder)]) == 0
