@@ -26,13 +26,6 @@ from evaluator.submission.requirements import is_for_the_cpu
 from evaluator.text import one_line
 
 
-class DeviceChoice(NamedTuple):
-    """A device, with findings about the choice."""
-
-    device: DeviceKind
-    remarks: tuple[Finding, ...] = ()
-
-
 class Resolved(NamedTuple):
     """Options with a device, and findings about the choice of the device."""
 
@@ -99,7 +92,7 @@ def _missing(problem: str | None) -> UsageError:
 
 
 def options_for(named: Mapping[str, Any], submission: Submission | Unread | None = None) -> Resolved:
-    """Parse options by name; without a device, choose one for the submission, else this machine's default.
+    """Parse options by name; without a device, take this machine's default, or the CPU for C++ for the CPU only.
 
     Raises:
         TypeError: the name of an option is unknown.
@@ -107,9 +100,12 @@ def options_for(named: Mapping[str, Any], submission: Submission | Unread | None
     """
     if "device" in given(named):
         return Resolved(read_options(named))
-    alone = submission is not None and named.get("gpu") is None
-    device, remarks = device_for(submission) if alone else DeviceChoice(default_device())
-    return Resolved(read_options({**named, "device": device}), remarks)
+    usual = default_device()
+    if named.get("gpu") is None and isinstance(submission, Submission) and is_for_the_cpu(submission.source):
+        message = f"graded on cpu, not on {usual.value}: the submission builds C++ for the CPU and has no GPU code"
+        options = read_options({**named, "device": DeviceKind.CPU})
+        return Resolved(options, (finding(Code.GRADED_ON_CPU, message),))
+    return Resolved(read_options({**named, "device": usual}))
 
 
 def _options_of(card: Scorecard | None, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,15 +192,6 @@ def default_target(request: GradeRequest) -> Path:
     """Return the path of the scorecard. A replay does not overwrite the original card."""
     ending = "replay.json" if request.replay is not None else "json"
     return Path("scorecards", card_place(request.terms.problem.name, request.submission.name, ending))
-
-
-def device_for(submission: Submission | Unread | None) -> DeviceChoice:
-    """Choose the default device of a grade: the CPU for C++ for the CPU only."""
-    usual = default_device()
-    if not isinstance(submission, Submission) or not is_for_the_cpu(submission.source):
-        return DeviceChoice(usual)
-    message = f"graded on cpu, not on {usual.value}: the submission builds C++ for the CPU and has no GPU code"
-    return DeviceChoice(DeviceKind.CPU, (finding(Code.GRADED_ON_CPU, message),))
 
 
 def _submission(path: str | None, card: Scorecard | None, entry: str | None) -> Submission | Unread:
