@@ -211,7 +211,7 @@ def examine() -> Machine:
             refused[layer] = problem
         return not problem
 
-    own_user = os.geteuid() == 0 and works("own-user", _try_own_user)
+    own_user = os.geteuid() == 0 and works("own-user", lambda: privileges.become(privileges.fresh_identities().runner))
     kind = _namespaces(refused, own_user=own_user)
     private_view = kind is not Namespaces.NONE and works("private-file-view", lambda: _try_view(kind, own_user))
     return Machine(
@@ -234,11 +234,6 @@ def _namespaces(refused: dict[str, str], *, own_user: bool) -> Namespaces:
             return kind
         refused[f"{kind}-namespaces"] = problem
     return Namespaces.NONE
-
-
-def _try_own_user() -> None:
-    identities = privileges.fresh_identities()
-    privileges.become(identities.runner)
 
 
 def _try_landlock() -> None:

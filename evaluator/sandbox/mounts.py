@@ -17,6 +17,7 @@ _OLD = "/.old-root"
 _SCRATCH = "/.scratch"
 _INODES_AT_MOST = 65_536
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+_READ_ONLY = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
 
 
 class _Piece(NamedTuple):
@@ -49,9 +50,8 @@ def build(view: FileView, owner: tuple[int, int]) -> int | None:
     for leftover in (_SCRATCH, _OLD):
         syscalls.unmount(leftover, syscalls.MNT_DETACH)
         Path(leftover).rmdir()
-    read_only = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
     for folder in ("/", *(path for path in view.hidden if Path(path).is_dir() and os.path.ismount(path))):
-        syscalls.mount_setattr(folder, read_only, recursive=False)
+        syscalls.mount_setattr(folder, _READ_ONLY, recursive=False)
     return scratch_end
 
 
@@ -60,17 +60,17 @@ def _pieces(view: FileView) -> Iterator[_Piece]:
         if Path(path).is_symlink():
             yield _Piece(path, _symlink_to(str(Path(path).readlink())))
         else:
-            yield _Piece(path, _read_only_window_on(os.path.realpath(path)))
+            yield _Piece(path, _window_on(_OLD + os.path.realpath(path), _READ_ONLY))
     for path in view.hidden:
         yield _Piece(path, _hide)
     for path in (*PLAIN_DEVICES, *view.devices):
-        yield _Piece(path, _window_on(path))
-    yield _Piece("/tmp", _part_of_scratch("tmp"))  # noqa: S108 - the new root's
-    yield _Piece("/dev/shm", _part_of_scratch("shm"))  # noqa: S108 - the new root's
+        yield _Piece(path, _window_on(_OLD + path))
+    yield _Piece("/tmp", _window_on(f"{_SCRATCH}/tmp"))  # noqa: S108 - the new root's
+    yield _Piece("/dev/shm", _window_on(f"{_SCRATCH}/shm"))  # noqa: S108 - the new root's
     if view.host_private:
-        yield _Piece(view.private, _private_window_on(view.private))
+        yield _Piece(view.private, _window_on(_OLD + view.private, syscalls.MOUNT_ATTR_NOSUID))
     else:
-        yield _Piece(view.private, _part_of_scratch("private"))
+        yield _Piece(view.private, _window_on(f"{_SCRATCH}/private"))
 
 
 def _move_into_empty_root(mount_point: str) -> None:
@@ -124,34 +124,17 @@ def _make_mount_point(path: str, *, folder: bool) -> None:
         Path(path).touch()
 
 
-def _bind(source: str, path: str) -> None:
-    _make_mount_point(path, folder=Path(source).is_dir())
-    # Recursive, because an ordinary user may not expose folders below another mount.
-    syscalls.mount(source, path, flags=syscalls.MS_BIND | syscalls.MS_REC)
+def _window_on(source: str, attributes: int = 0) -> Callable[[str], None]:
+    """Return a function that shows `source` at a path; `attributes` restrict the mount and all mounts below."""
 
-
-def _read_only_window_on(source: str) -> Callable[[str], None]:
     def place(path: str) -> None:
-        _bind(_OLD + source, path)
-        syscalls.mount_setattr(path, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID, recursive=True)
+        _make_mount_point(path, folder=Path(source).is_dir())
+        # Recursive, because an ordinary user may not expose folders below another mount.
+        syscalls.mount(source, path, flags=syscalls.MS_BIND | syscalls.MS_REC)
+        if attributes:
+            syscalls.mount_setattr(path, attributes, recursive=True)
 
     return place
-
-
-def _private_window_on(source: str) -> Callable[[str], None]:
-    def place(path: str) -> None:
-        _bind(_OLD + source, path)
-        syscalls.mount_setattr(path, syscalls.MOUNT_ATTR_NOSUID, recursive=True)
-
-    return place
-
-
-def _window_on(source: str) -> Callable[[str], None]:
-    return lambda path: _bind(_OLD + source, path)
-
-
-def _part_of_scratch(name: str) -> Callable[[str], None]:
-    return lambda path: _bind(f"{_SCRATCH}/{name}", path)
 
 
 def _symlink_to(target: str) -> Callable[[str], None]:

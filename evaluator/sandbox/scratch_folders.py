@@ -69,33 +69,15 @@ def hand_over(
     Needs root. Return whether the whole tree was changed; a tree that takes longer than `within_s` is changed in part.
     """
     deadline = clock() + within_s
+
+    def change(parent: int, entry: "os.DirEntry[str]") -> None:
+        os.chown(entry.name, user, group, dir_fd=parent, follow_symlinks=False)
+
     try:
         os.chown(folder, user, group, follow_symlinks=False)
-        with contextlib.closing(_Cursor(folder)) as cursor:
-            waiting = [_given(cursor.at, user, group)]
-            while waiting:
-                if clock() >= deadline:
-                    return False
-                if waiting[-1]:
-                    if cursor.go_down(waiting[-1].pop()):
-                        waiting.append(_given(cursor.at, user, group))
-                else:
-                    waiting.pop()
-                    cursor.go_up()
+        return _visited(folder, change, lambda: clock() < deadline)
     except OSError:
         return False
-    return True
-
-
-def _given(folder: int, user: int, group: int) -> list[str]:
-    """Change the owner of all entries of an open folder; return the names of its subfolders."""
-    names = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            os.chown(entry.name, user, group, dir_fd=folder, follow_symlinks=False)
-            if entry.is_dir(follow_symlinks=False):
-                names.append(entry.name)
-    return names
 
 
 def taken_bytes(folder: Path, enough_bytes: int) -> int:
@@ -105,23 +87,13 @@ def taken_bytes(folder: Path, enough_bytes: int) -> int:
     a count by moving files between folders; the next count sees the part.
     """
     total_bytes = 0
-    with contextlib.suppress(OSError), contextlib.closing(_Cursor(folder)) as cursor:
-        waiting: list[list[str]] = [[]]
-        fresh = True
-        while waiting and total_bytes <= enough_bytes:
-            if fresh:
-                with os.scandir(cursor.at) as entries:
-                    for entry in entries:
-                        total_bytes += _disk_bytes(entry)
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting[-1].append(entry.name)
-            if waiting[-1]:
-                fresh = cursor.go_down(waiting[-1].pop())
-                waiting += [[]] if fresh else []
-            else:
-                fresh = False
-                waiting.pop()
-                cursor.go_up()
+
+    def count(_: int, entry: "os.DirEntry[str]") -> None:
+        nonlocal total_bytes
+        total_bytes += _disk_bytes(entry)
+
+    with contextlib.suppress(OSError):
+        _visited(folder, count, lambda: total_bytes <= enough_bytes)
     return total_bytes
 
 
@@ -130,6 +102,36 @@ def _disk_bytes(entry: "os.DirEntry[str]") -> int:
         return max(entry.stat(follow_symlinks=False).st_blocks * 512, _BLOCK_BYTES)
     except OSError:
         return _BLOCK_BYTES
+
+
+def _visited(top: Path, visit: Callable[[int, "os.DirEntry[str]"], None], goes_on: Callable[[], bool]) -> bool:
+    """Call `visit` with each entry below `top` and its open folder. Return False if `goes_on` has ended the walk.
+
+    Raises OSError if a folder cannot be listed, or as `visit`.
+    """
+    with contextlib.closing(_Cursor(top)) as cursor:
+        waiting = [_subfolders(cursor.at, visit)]
+        while waiting:
+            if not goes_on():
+                return False
+            if waiting[-1]:
+                if cursor.go_down(waiting[-1].pop()):
+                    waiting.append(_subfolders(cursor.at, visit))
+            else:
+                waiting.pop()
+                cursor.go_up()
+    return True
+
+
+def _subfolders(folder: int, visit: Callable[[int, "os.DirEntry[str]"], None]) -> list[str]:
+    """Call `visit` with each entry of an open folder; return the names of its folders."""
+    names = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            visit(folder, entry)
+            if entry.is_dir(follow_symlinks=False):
+                names.append(entry.name)
+    return names
 
 
 class _Cursor:
