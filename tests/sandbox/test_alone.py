@@ -207,13 +207,6 @@ def test_an_ncu_that_hangs_is_ended(context, build_service, stub, monkeypatch):
     assert "did not finish" in counters(context, build_service).finding.message
 
 
-def test_an_ncu_that_cannot_be_run_is_a_finding(context, build_service, stub, tmp_path):
-    stub("")
-    (tmp_path / "nsight" / "ncu").write_text("#!/no/such/interpreter\n")
-    found = counters(context, build_service).finding
-    assert (found.code, found.message[:17]) == (Code.NOT_COUNTED.value, "ncu did not start")
-
-
 def test_without_ncu_there_is_a_finding(context, build_service, monkeypatch):
     monkeypatch.setattr(module, "find_ncu", lambda: None)
     assert counters(context, build_service).finding.code == Code.NO_NCU.value

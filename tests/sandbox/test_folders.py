@@ -47,7 +47,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def test_deep_folders_are_removed_with_few_descriptors(folder):
-    nest(folder, 10_000)
+    nest(folder, DEEP)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 8, hard))
     try:

@@ -6,7 +6,7 @@ from evaluator.emulator.frontend.front_end import FrontEnd, front_end
 from evaluator.emulator.parsing import PARSER, parse_in_sandbox
 from evaluator.emulator.parsing.parse_in_sandbox import read_for_emulator, too_much_to_split
 from evaluator.protocol.frames import BuildRequest
-from evaluator.sandbox import ForkServer, Limits
+from evaluator.sandbox import ForkServer
 
 KERNEL = "__global__ void k(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n"
 
@@ -27,7 +27,7 @@ def request(text):
 
 
 def test_a_long_text_of_usual_code_is_not_too_much(spawn):
-    asked = request(KERNEL * 1000)
+    asked = request(KERNEL * 200)
     assert read_for_emulator(asked, spawn) == front_end(asked)
 
 
@@ -50,20 +50,10 @@ def test_a_text_that_takes_too_long_is_told(spawn, monkeypatch):
     )
 
 
-def test_a_text_that_takes_too_much_memory_is_told(spawn, monkeypatch):
-    limited(monkeypatch, limit_s=5.0, limits=Limits(memory_bytes=64 << 20, processes=16))
-    # Python may go round and round where it has no memory left for its own exception; then time ends it.
-    assert "read the sources" in read_for_emulator(request(KERNEL * 10_000), spawn)
-
-
 def test_so_is_one_that_takes_too_long_to_split(spawn, monkeypatch):
     limited(monkeypatch, limit_s=0.1)
     said = too_much_to_split(request(KERNEL * 40_000), spawn)
     assert said == "the split needs more than 0.1 s to read the sources"
-
-
-def test_a_child_that_ends_without_an_answer_is_told(spawn):
-    assert "cannot read the sources" in read_for_emulator(request(KERNEL), lambda _, limits: spawn("os:abort", limits))
 
 
 def test_the_headers_of_the_emulator_are_known_in_the_sandbox(spawn):

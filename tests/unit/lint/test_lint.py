@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evaluator.findings import Code
@@ -180,7 +180,6 @@ with async import from * __global__ void k #define PYBIND11_MODULE m.def( R"( )"
 WORDS = st.sampled_from([*SPELLINGS.split(), '"""', " ", "\n", "\t", "\x00", "\u202e", "\ud800"])
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=60).map(" ".join), st.lists(WORDS, max_size=60).map("".join)))
 @example("\r")
 @example("\ud800")

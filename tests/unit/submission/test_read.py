@@ -306,10 +306,10 @@ class TestLimits:
         [
             [f"{'`' * n}\n" for n in range(3, 2800)],
             [f"{' ' * n}```py\nclass ModelNew\n" for n in range(2800)],
-            [f"{' ' * 2_000_000}```\n", f"{' ' * 2_000_000}class ModelNew\n```\n"],
-            [f"{' ' * 20_000}```\n", *["a\n"] * 2_000_000, "class ModelNew\n```\n"],
-            [f"```\nModelNew{' ' * 4_000_000}\n```\n"],
-            [f"```\nclass{' ' * 4_000_000}\n```\n"],
+            [f"{' ' * 500_000}```\n", f"{' ' * 500_000}class ModelNew\n```\n"],
+            [f"{' ' * 20_000}```\n", *["a\n"] * 500_000, "class ModelNew\n```\n"],
+            [f"```\nModelNew{' ' * 1_000_000}\n```\n"],
+            [f"```\nclass{' ' * 1_000_000}\n```\n"],
         ],
         ids=["growing", "indents", "wide", "wide and long", "name and space", "class and space"],
     )
