@@ -265,6 +265,8 @@ def names_used_by_model(source: str) -> frozenset[str]:
                 outside = [*arguments.defaults, *filter(None, arguments.kw_defaults), *decorators]
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 outside = [node]
+            case _:
+                pass
         names = {inner.id for part in outside for inner in ast.walk(part) if isinstance(inner, ast.Name)}
         for name in defined_names(node):
             uses.setdefault(name, set()).update(names)

@@ -3,7 +3,7 @@
 import keyword
 import re
 from collections.abc import Iterable
-from enum import EnumMeta
+from enum import Enum
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -65,8 +65,8 @@ def _explained(complaint: str, kind: type[msgspec.Struct], where: str, key: str)
     match = _FIELD.search(reason)
     types = _types_at(kind, inner)
     if match is None:
-        values = [each for each in types if isinstance(each, int)]
-        values += [value for each in types if isinstance(each, EnumMeta) for value in each]
+        values: list[object] = [each for each in types if isinstance(each, int)]
+        values += [value for each in types if isinstance(each, type) and issubclass(each, Enum) for value in each]
         allowed = f"; {one_of(values)}" if values else ""
         reason = "must not be empty" if reason.endswith("length >= 1") else f"{reason[:1].lower()}{reason[1:]}"
         return ProblemError(f"{where}: {label(key, inner)}: {reason}{allowed}")
