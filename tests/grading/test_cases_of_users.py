@@ -115,6 +115,7 @@ def test_host_code_of_torch_cuda_is_correct(graded):
     graded(extension(INCLUDE=include, GUARD=GUARD, RETURN=HOST)).assert_verdict(Status.CORRECT)
 
 
+@pytest.mark.long  # An error beside PyTorch's headers: they are precompiled, which takes a minute.
 def test_a_missing_semicolon_is_a_build_error_at_its_line(graded):
     source = extension(GUARD="int n = 1")
     card = graded(source).assert_verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
@@ -122,6 +123,7 @@ def test_a_missing_semicolon_is_a_build_error_at_its_line(graded):
     assert card.reason.line in (at, at + 1)
 
 
+@pytest.mark.long
 def test_a_type_of_a_header_that_is_missing_is_a_build_error(graded):
     source = extension(TWICE="__half(x[i]); y[i] = __half(x[i]) * 2")
     graded(source).assert_verdict(Status.BUILD_ERROR, Code.COMPILE_FAILED)
