@@ -1,6 +1,6 @@
-"""Who holds a GPU while a submission is being built. Without a GPU: leases are locks of files."""
+"""Who holds a GPU while a submission is being built."""
 
-import os
+import contextlib
 import signal
 import threading
 import time
@@ -8,19 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.devices.gpu import Gpu, is_awaited, leased
+from evaluator.devices.gpu import is_awaited, leased
 from evaluator.errors import InfraError, JudgeFailed
 from evaluator.judge.clock import gpu_session as claims
 from evaluator.judge.clock.gpu_session import GpuLease
-
-
-@pytest.fixture
-def gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(claims, "_LOOK_ROUND_S", 0.01)
-    made = Gpu(3, f"test-{os.getpid()}-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
-    yield made
-    for kind in ("lock", "waiting"):
-        Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
 
 
 def free(gpu):
@@ -31,8 +22,10 @@ def free(gpu):
         return False
 
 
-def waits(gpu, got):
-    """Another grade that waits for the GPU, and says when it has it."""
+@contextlib.contextmanager
+def waiting(gpu):
+    """Another grade that waits for the GPU meanwhile, and says when it has it; it must get the GPU in the end."""
+    got = threading.Event()
 
     def wait():
         with leased(gpu, 120.0):
@@ -40,7 +33,9 @@ def waits(gpu, got):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    return thread
+    yield got
+    assert got.wait(120)
+    thread.join()
 
 
 def soon(what):
@@ -50,127 +45,115 @@ def soon(what):
         time.sleep(0.01)
 
 
-def test_a_free_gpu_is_taken_before_the_build_and_kept(gpu):
+@pytest.fixture
+def lease_of(gpu):
+    """Make leases of the GPU, and close them; a closed lease has released the GPU."""
+    with contextlib.ExitStack() as closing:
+
+        def made(bring_up=lambda: None, *, reach=True):
+            gpu_lease = GpuLease(gpu, bring_up)
+            closing.callback(gpu_lease.close)
+            if reach:
+                gpu_lease.reach(lambda: None)
+            return gpu_lease
+
+        yield made
+    assert free(gpu)
+
+
+def test_a_free_gpu_is_taken_before_the_build_and_kept(gpu, lease_of):
     done = []
-    gpu_lease = GpuLease(gpu, lambda: done.append(("brought up", free(gpu))))
+    gpu_lease = lease_of(lambda: done.append(("brought up", free(gpu))), reach=False)
     gpu_lease.reach(lambda: done.append(("first", free(gpu))))
     assert not free(gpu)
     gpu_lease.settle()
     assert not free(gpu)
-    gpu_lease.close()
     assert done == [("first", False), ("brought up", False)]
-    assert free(gpu)
 
 
-def test_bringing_it_up_is_not_waited_for_before_it_is_settled(gpu):
+def test_bringing_it_up_is_not_waited_for_before_it_is_settled(lease_of):
     may_end, ended = threading.Event(), []
-
-    def bring_up():
-        assert may_end.wait(120)
-        ended.append(1)
-
-    gpu_lease = GpuLease(gpu, bring_up)
-    gpu_lease.reach(lambda: None)
+    gpu_lease = lease_of(lambda: (may_end.wait(120), ended.append(1)))
     assert ended == []
     may_end.set()
     gpu_lease.settle()
     assert ended == [1]
-    gpu_lease.close()
 
 
-def test_what_is_being_brought_up_when_a_grade_ends_is_waited_for(gpu):
+def test_what_is_being_brought_up_when_a_grade_ends_is_waited_for(gpu, lease_of):
     ended = []
-    gpu_lease = GpuLease(gpu, lambda: (time.sleep(0.2), ended.append(1)))
-    gpu_lease.reach(lambda: None)
+    gpu_lease = lease_of(lambda: (time.sleep(0.2), ended.append(1)))
     gpu_lease.rest()
     assert ended == [1]
     assert not free(gpu)
-    gpu_lease.close()
-    assert free(gpu)
 
 
-def test_who_is_interrupted_while_it_is_brought_up_can_wait_for_it_again(gpu, monkeypatch):
-    ended, waiting, may_end = [], threading.Event(), threading.Event()
-    gpu_lease = GpuLease(gpu, lambda: (may_end.wait(120), ended.append(1)))
-    gpu_lease.reach(lambda: None)
-    main, wait = threading.get_ident(), gpu_lease._rests.wait
+def test_who_is_interrupted_while_it_is_brought_up_can_wait_for_it_again(lease_of):
+    ended, may_end = [], threading.Event()
+    gpu_lease = lease_of(lambda: (may_end.wait(120), ended.append(1)))
+    interrupter = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
 
-    def interrupt():
-        if waiting.wait(120):
-            signal.pthread_kill(main, signal.SIGINT)
-
-    monkeypatch.setattr(gpu_lease._rests, "wait", lambda *limit_s: (waiting.set(), wait(*limit_s))[1])
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
-    with pytest.raises(KeyboardInterrupt):
+    def settle():
+        interrupter.start()
         gpu_lease.settle()
+
+    with pytest.raises(KeyboardInterrupt):
+        settle()
     interrupter.join()
     assert ended == []
     may_end.set()
     gpu_lease.close()
     assert ended == [1]
-    assert free(gpu)
 
 
-def test_no_room_for_a_thread_is_no_room_for_a_claim(gpu, monkeypatch):
+def test_no_room_for_a_thread_is_no_room_for_a_claim(gpu, lease_of, monkeypatch):
     def start(_):
         raise RuntimeError("can't start new thread")
 
-    gpu_lease = GpuLease(gpu, lambda: None)
-    monkeypatch.setattr(claims.threading.Thread, "start", start)
-    gpu_lease.reach(lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(claims.threading.Thread, "start", start)
+        gpu_lease = lease_of()
     assert free(gpu)
     gpu_lease.settle()
     assert not free(gpu)
-    gpu_lease.close()
 
 
-def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu):
-    brought_up, got = [], threading.Event()
-    gpu_lease = GpuLease(gpu, lambda: brought_up.append(1))
-    gpu_lease.reach(lambda: None)
-    other = waits(gpu, got)
-    assert got.wait(120)
-    other.join()
+def test_it_is_given_to_who_waits_for_it_and_waited_for_again(gpu, lease_of):
+    brought_up = []
+    gpu_lease = lease_of(lambda: brought_up.append(1))
+    with waiting(gpu):
+        pass
     gpu_lease.settle()
     assert len(brought_up) == 2
     assert not free(gpu)
-    gpu_lease.close()
-    assert free(gpu)
 
 
-def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu):
-    got = threading.Event()
-    gpu_lease = GpuLease(gpu, lambda: None)
-    gpu_lease.reach(lambda: None)
+def test_it_is_not_given_back_any_more_when_the_submission_is_built(gpu, lease_of):
+    gpu_lease = lease_of()
+    assert not gpu_lease.is_in_the_way
     gpu_lease.settle()
-    other = waits(gpu, got)
-    soon(lambda: is_awaited(gpu))
-    assert not got.wait(0.2)
-    gpu_lease.close()
-    assert got.wait(120)
-    other.join()
+    assert not gpu_lease.is_in_the_way
+    with waiting(gpu) as got:
+        soon(lambda: gpu_lease.is_in_the_way)
+        assert not got.wait(0.2)
+        gpu_lease.close()
+        assert not gpu_lease.is_in_the_way
 
 
-def test_while_somebody_works_on_it_nobody_else_gets_it(gpu):
-    got = threading.Event()
-    gpu_lease = GpuLease(gpu, lambda: None)
+def test_while_somebody_works_on_it_nobody_else_gets_it(gpu, lease_of):
+    gpu_lease = lease_of(reach=False)
     with gpu_lease.kept() as held:
         assert not held
     gpu_lease.reach(lambda: None)
-    with gpu_lease.kept() as held:
+    with waiting(gpu) as got, gpu_lease.kept() as held:
         assert held
-        other = waits(gpu, got)
         soon(lambda: is_awaited(gpu))
         assert not got.wait(0.2)
-    assert got.wait(120)
-    other.join()
     with gpu_lease.kept() as held:
         assert not held
-    gpu_lease.close()
 
 
-def test_nor_where_bringing_it_up_fails_meanwhile(gpu):
+def test_nor_where_bringing_it_up_fails_meanwhile(gpu, lease_of):
     tries, may_fail, fails = [], threading.Event(), threading.Event()
 
     def bring_up():
@@ -180,8 +163,7 @@ def test_nor_where_bringing_it_up_fails_meanwhile(gpu):
             fails.set()
             raise JudgeFailed("no runner")
 
-    gpu_lease = GpuLease(gpu, bring_up)
-    gpu_lease.reach(lambda: None)
+    gpu_lease = lease_of(bring_up)
     with gpu_lease.kept() as held:
         assert held
         may_fail.set()
@@ -192,40 +174,36 @@ def test_nor_where_bringing_it_up_fails_meanwhile(gpu):
     gpu_lease.settle()
     assert len(tries) == 2
     assert not free(gpu)
-    gpu_lease.close()
 
 
-def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, monkeypatch):
-    seen = []
+def test_who_comes_in_the_moment_in_which_it_is_settled_waits(gpu, lease_of, monkeypatch):
+    looks = []
 
     def awaited(_):
-        if seen:
-            gpu_lease._for_good.set()
-        seen.append(1)
-        return len(seen) > 1
+        looks.append(1)
+        if len(looks) == 2:
+            settling.start()
+            time.sleep(0.1)
+        return len(looks) == 2
 
     monkeypatch.setattr(claims, "is_awaited", awaited)
-    gpu_lease = GpuLease(gpu, lambda: None)
+    gpu_lease = lease_of(reach=False)
+    settling = threading.Thread(target=gpu_lease.rest)
     gpu_lease.reach(lambda: None)
-    assert gpu_lease._rests.wait(120)
-    assert len(seen) == 2
+    soon(lambda: len(looks) == 2)
+    gpu_lease.rest()
+    settling.join()
     assert not free(gpu)
-    gpu_lease.close()
 
 
 @pytest.mark.parametrize("how", ["held", "awaited"])
-def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, how, monkeypatch):
+def test_what_another_grade_has_or_waits_for_is_not_taken_ahead_of_it(gpu, lease_of, how, monkeypatch):
     brought_up = []
-    gpu_lease = GpuLease(gpu, lambda: brought_up.append(1))
     monkeypatch.setattr(claims, "is_awaited", lambda _: how == "awaited")
-    if how == "held":
-        with leased(gpu, 1.0):
-            gpu_lease.reach(lambda: None)
-    else:
-        gpu_lease.reach(lambda: None)
+    with leased(gpu, 1.0) if how == "held" else contextlib.nullcontext():
+        gpu_lease = lease_of(lambda: brought_up.append(1))
     gpu_lease.rest()
     assert brought_up == []
-    gpu_lease.close()
 
 
 def test_a_gpu_whose_gate_cannot_be_opened_is_not_leased(gpu):
@@ -239,40 +217,22 @@ def test_a_gpu_whose_gate_cannot_be_opened_is_not_leased(gpu):
     gpu_lease.close()
 
 
-def test_what_cannot_be_brought_up_is_not_kept(gpu):
+def test_what_cannot_be_brought_up_is_not_kept(gpu, lease_of):
     tried = []
 
     def broken():
         tried.append(1)
         raise JudgeFailed("no room")
 
-    gpu_lease = GpuLease(gpu, broken)
-    gpu_lease.reach(lambda: None)
+    gpu_lease = lease_of(broken)
     soon(lambda: free(gpu))
     with pytest.raises(JudgeFailed, match="no room"):
         gpu_lease.settle()
     assert tried == [1, 1]
     assert free(gpu)
-    gpu_lease.close()
 
 
-def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu):
-    gpu_lease = GpuLease(gpu, lambda: None)
-    gpu_lease.reach(lambda: None)
-    gpu_lease.close()
-    gpu_lease.close()
+def test_a_grade_that_ends_while_it_builds_gives_it_back(gpu, lease_of):
+    lease_of().close()
     assert free(gpu)
     assert not is_awaited(gpu)
-
-
-def test_a_held_gpu_is_in_the_way_of_who_waits(gpu):
-    gpu_lease, got = GpuLease(gpu, lambda: None), threading.Event()
-    assert not gpu_lease.is_in_the_way
-    gpu_lease.settle()
-    assert not gpu_lease.is_in_the_way
-    thread = waits(gpu, got)
-    soon(lambda: gpu_lease.is_in_the_way)
-    gpu_lease.close()
-    assert not gpu_lease.is_in_the_way
-    assert got.wait(120)
-    thread.join(120)

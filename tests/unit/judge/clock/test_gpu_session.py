@@ -1,4 +1,4 @@
-"""The GPU session of a grade before PyTorch is imported. Needs no GPU; a real fork server starts the runners."""
+"""The GPU session of a grade before PyTorch is imported. Needs no GPU and no runners."""
 
 import contextlib
 import os
@@ -6,14 +6,14 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from evaluator.devices import driver
-from evaluator.devices.gpu import Gpu, GpuState
+from evaluator.devices.gpu import GpuState
 from evaluator.errors import JudgeFailed
+from evaluator.findings import Code
 from evaluator.judge.clock import gpu_monitor
 from evaluator.judge.clock import gpu_session as gpu_sessions
 from evaluator.judge.clock.gpu_session import GpuSession
@@ -25,15 +25,14 @@ QUIET = GpuState(1000, 1000, 40, (), 0, (), mig=False)
 
 
 class Runner:
-    """A session with no process behind it."""
+    """A session with no process behind it, in the list of those `alive`."""
 
-    def __init__(self, alive):
-        self.alive = alive
-        self.child = self
+    def __init__(self, alive, on_warm):
+        self._alive, self._on_warm, self.child = alive, on_warm, self
         alive.append(self)
 
     def warm(self, device):
-        self.device = device
+        self._on_warm()
 
     def warmed(self, timeout_s):
         pass
@@ -48,31 +47,54 @@ class Runner:
         return None
 
     def __exit__(self, *_):
-        self.alive.remove(self)
+        self._alive.remove(self)
+
+
+class Machine:
+    """The GPU and the processes of a session: `started` calls of `spawn`, runners `alive`, and what happens then."""
+
+    def __init__(self, gpu):
+        self.gpu, self.asked, self.alive = gpu, [], []
+        self.on_start = self.on_warm = self.on_context = lambda: None
+
+    def spawn(self, entry, **what):
+        self.asked.append((entry, what))
+        self.on_start()
+        return "a child"
+
+    def make_context(self):
+        self.on_context()
+
+    def session(self, **options):
+        return GpuSession(self.gpu, self, **options)
 
 
 @pytest.fixture
-def gpu(tmp_path, monkeypatch):
+def machine(gpu, monkeypatch):
+    made = Machine(gpu)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "kept by the test")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "kept by the test")
     monkeypatch.setattr(gpu_monitor, "state", lambda _: QUIET)
-    monkeypatch.setattr(driver, "make_context", lambda: None)
-    made = Gpu(3, f"test-{os.getpid()}-{tmp_path.name}", "a GPU", (9, 0), 1 << 30, "1", ())
-    yield made
-    for kind in ("lock", "waiting"):
-        Path("/tmp", f"warpgrade-{made.uuid}.{kind}").unlink(missing_ok=True)
+    monkeypatch.setattr(driver, "make_context", made.make_context)
+    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(made.alive, made.on_warm))
+    return made
 
 
-class ForkServer:
-    def __init__(self, failing=False):
-        self.failing = failing
-        self.asked = []
+class Gate:
+    """Holds up whoever comes through, until it is opened."""
 
-    def spawn(self, entry, **what):
-        if self.failing and len(self.asked) == 2:
-            raise JudgeFailed("no more")
-        self.asked.append((entry, what))
-        return "a child"
+    def __init__(self):
+        self._reached, self._open = threading.Event(), threading.Event()
+
+    def __call__(self, *_):
+        self._reached.set()
+        assert self._open.wait(120)
+
+    def wait(self):
+        assert self._reached.wait(120)
+
+    def open(self):
+        self._open.set()
 
 
 def test_it_needs_no_torch():
@@ -81,42 +103,43 @@ def test_it_needs_no_torch():
     assert run.stdout == "False\n"
 
 
-def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(gpu, monkeypatch):
-    alive, fork_server = [], ForkServer()
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
-    with GpuSession(gpu, fork_server) as gpu_session:
+def strangers(gpu_session, monkeypatch, *processes):
+    """Return whether the monitor takes one of these processes on the GPU for another program's."""
+    monkeypatch.setattr(gpu_monitor, "state", lambda _: QUIET._replace(processes=processes))
+    return Code.GPU_SHARED.value in [each.code for each in gpu_session.monitor.findings(None)]
+
+
+def test_its_runners_are_there_when_it_is_settled_and_gone_when_it_is_closed(machine):
+    with machine.session() as gpu_session:
         with pytest.raises(RuntimeError, match="not at hand"):
             assert gpu_session.monitor
         gpu_session.reach()
         gpu_session.settle()
-        assert len(alive) == 3
-        assert {entry for entry, _ in fork_server.asked} == {"evaluator.runner.main:run"}
-        assert all(what["limits"].memory_bytes == 1 << 46 for _, what in fork_server.asked)
-        assert gpu_session.monitor is not None
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu.uuid
+        assert len(machine.alive) == 3
+        assert {entry for entry, _ in machine.asked} == {"evaluator.runner.main:run"}
+        assert all(what["limits"].memory_bytes == 1 << 46 for _, what in machine.asked)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == machine.gpu.uuid
         taken = gpu_session.runner_pool.take()
-        gpu_session.add_own(frozenset({1}))
-        assert gpu_session._own_processes() == {1, *(id(runner) for runner in alive if runner is not taken)}
-    assert alive == [taken]
+    assert machine.alive == [taken]
+    gpu_session.close()
 
 
-def test_a_renewed_session_keeps_idle_runners_and_the_gpu_and_has_a_new_monitor(gpu, monkeypatch):
-    alive = []
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
-    with GpuSession(gpu, ForkServer(), lasting=True) as gpu_session:
+def test_a_renewed_session_keeps_idle_runners_and_the_gpu_and_has_a_new_monitor(machine, monkeypatch):
+    with machine.session(lasting=True) as gpu_session:
         gpu_session.renew()
-        assert alive == []  # No GPU is held yet.
+        assert machine.alive == []  # No GPU is held yet.
         gpu_session.settle()
         gpu_session.add_own(frozenset({1}))
-        first, monitor = list(alive), gpu_session.monitor
+        first, monitor = list(machine.alive), gpu_session.monitor
+        assert not strangers(gpu_session, monkeypatch, 1, *map(id, first))
+        monkeypatch.setattr(gpu_monitor, "state", lambda _: QUIET)
         taken = gpu_session.runner_pool.take()
         taken.__exit__()
         gpu_session.renew()
-        assert len(alive) == 3
-        assert {*map(id, first)} - {*map(id, alive)} == {id(taken)}
+        assert len(machine.alive) == 3
+        assert {*map(id, first)} - {*map(id, machine.alive)} == {id(taken)}
         assert gpu_session.monitor is not monitor
-        assert 1 not in gpu_session._own_processes()
-        assert gpu_session._gpu_lease.is_held
+        assert strangers(gpu_session, monkeypatch, 1)
 
 
 @pytest.mark.parametrize("lasting", [True, False])
@@ -149,26 +172,21 @@ def test_only_runners_of_the_reference_are_trusted(trusted):
 
 
 @pytest.mark.parametrize("reach", [True, False])
-def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_contexts(gpu, monkeypatch, reach):
-    did, processes_started, alive = [], threading.Event(), []
+def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_contexts(machine, reach):
+    did, processes_started = [], threading.Event()
 
-    class Warming(Runner):
-        def __init__(self, alive):
-            super().__init__(alive)
-            if len(alive) == 3:
-                processes_started.set()
-
-        def warm(self, device):
-            did.append("runner's context")
+    def started():
+        if len(machine.asked) == 3:
+            processes_started.set()
 
     def make_context():
         # Beside the processes: the context would wait in vain if the processes waited for the context.
         assert reach or processes_started.wait(120)
         did.append("judge's context")
 
-    monkeypatch.setattr(driver, "make_context", make_context)
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Warming(alive))
-    with GpuSession(gpu, ForkServer()) as gpu_session:
+    machine.on_start, machine.on_warm = started, lambda: did.append("runner's context")
+    machine.on_context = make_context
+    with machine.session() as gpu_session:
         if reach:
             gpu_session.reach()
         gpu_session.settle()
@@ -176,64 +194,39 @@ def test_the_judges_context_comes_beside_the_processes_and_before_the_runners_co
         assert did[-3:] == ["runner's context"] * 3
 
 
-def test_where_one_runner_cannot_be_made_none_stays(gpu, monkeypatch):
-    alive = []
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
-    with GpuSession(gpu, ForkServer(failing=True)) as gpu_session:
-        with pytest.raises(JudgeFailed, match="no more"):
-            gpu_session.settle()
-        assert alive == []
+@pytest.mark.parametrize("started", [0, 2])
+def test_where_one_runner_cannot_be_made_none_stays_and_no_context_comes_later(machine, started):
+    spawned, is_made = threading.Event(), threading.Event()
 
-
-def test_no_context_comes_into_being_after_a_failed_start_has_released_the_gpu(gpu, monkeypatch):
-    spawned, made = threading.Event(), threading.Event()
-
-    class Failing(ForkServer):
-        def spawn(self, entry, **what):
+    def start():
+        if len(machine.asked) > started:
             spawned.set()
             raise JudgeFailed("no more")
 
     def make_context():
         assert spawned.wait(120)
-        time.sleep(0.2)
-        made.set()
+        time.sleep(0.1)
+        is_made.set()
 
-    monkeypatch.setattr(driver, "make_context", make_context)
-    with GpuSession(gpu, Failing()) as gpu_session:
+    machine.on_start, machine.on_context = start, make_context
+    with machine.session() as gpu_session:
         with pytest.raises(JudgeFailed, match="no more"):
             gpu_session.settle()
-        assert made.is_set()
-
-
-def test_a_grade_that_ends_at_once_leaves_nothing(gpu, monkeypatch):
-    alive = []
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner(alive))
-    with GpuSession(gpu, ForkServer()) as gpu_session:
-        gpu_session.reach()
-    assert alive == []
-    gpu_session.close()
+        assert machine.alive == []
+        assert is_made.is_set(), "the GPU is released only then"
 
 
 @pytest.mark.parametrize("at", [1, 3])
-def test_what_is_made_while_a_grade_ends_is_cut_short(at, gpu, monkeypatch):
-    alive, reached, may_go_on = [], threading.Event(), threading.Event()
-
-    def slowly(child, build_service):
-        if len(fork_server.asked) == at:
-            reached.set()
-            assert may_go_on.wait(120)
-        return Runner(alive)
-
-    fork_server = ForkServer()
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", slowly)
-    gpu_session = GpuSession(gpu, fork_server)
+def test_what_is_made_while_a_grade_ends_is_cut_short(machine, at):
+    gate = Gate()
+    machine.on_start = lambda: gate() if len(machine.asked) == at else None
+    gpu_session = machine.session()
     gpu_session.reach()
-    assert reached.wait(120)
-    rest = gpu_session._gpu_lease.rest
-    monkeypatch.setattr(gpu_session._gpu_lease, "rest", lambda: (may_go_on.set(), rest()))  # the end has begun
+    gate.wait()
+    threading.Timer(0.1, gate.open).start()
     gpu_session.close()
-    assert alive == []
-    assert len(fork_server.asked) == at
+    assert machine.alive == []
+    assert len(machine.asked) == at
 
 
 def stands(gpu_session):
@@ -241,52 +234,37 @@ def stands(gpu_session):
         return whether
 
 
-def test_the_judge_can_work_on_it_before_its_runners_are_there(gpu, monkeypatch):
-    reached, may_go_on = threading.Event(), threading.Event()
-
-    def slowly(child, build_service):
-        reached.set()
-        assert may_go_on.wait(120)
-        return Runner([])
-
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", slowly)
-    with GpuSession(gpu, ForkServer()) as gpu_session:
+def test_the_judge_can_work_on_it_before_its_runners_are_there(machine):
+    machine.on_start = gate = Gate()
+    with machine.session() as gpu_session:
         assert not stands(gpu_session)
         gpu_session.reach()
-        assert reached.wait(120)
+        gate.wait()
         assert stands(gpu_session)
         monitor = gpu_session.monitor
-        may_go_on.set()
+        gate.open()
         gpu_session.settle()
         assert gpu_session.monitor is monitor
 
 
-def test_but_not_before_somebody_looked_who_else_is_there(gpu, monkeypatch):
-    looks, may_go_on = threading.Event(), threading.Event()
-
-    def look(_):
-        looks.set()
-        assert may_go_on.wait(120)
-        return QUIET
-
-    monkeypatch.setattr(gpu_monitor, "state", look)
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner([]))
-    with GpuSession(gpu, ForkServer()) as gpu_session:
+def test_but_not_before_somebody_looked_who_else_is_there(machine, monkeypatch):
+    gate = Gate()
+    monkeypatch.setattr(gpu_monitor, "state", lambda _: gate() or QUIET)
+    with machine.session() as gpu_session:
         gpu_session.reach()
-        assert looks.wait(120)
+        gate.wait()
         assert not stands(gpu_session)
-        may_go_on.set()
+        gate.open()
         gpu_session.settle()
         assert stands(gpu_session)
 
 
-def test_no_driver_is_not_told_here(gpu, monkeypatch):
+def test_no_driver_is_not_told_here(machine):
     def missing():
         raise OSError("libcuda.so.1: cannot open shared object file")
 
-    monkeypatch.setattr(driver, "make_context", missing)
-    monkeypatch.setattr(gpu_sessions, "RunnerClient", lambda child, build_service: Runner([]))
-    with GpuSession(gpu, ForkServer()) as gpu_session:
+    machine.on_context = missing
+    with machine.session() as gpu_session:
         gpu_session.reach()
         gpu_session.settle()
         assert gpu_session.runner_pool.processes
