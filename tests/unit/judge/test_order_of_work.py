@@ -1,6 +1,7 @@
 """What of a grade comes first: the cheapest rejection, unless nothing is left to compile."""
 
 import contextlib
+import functools
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,6 @@ from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.exhibits.own_kernels import OwnKernelEvidence
 from evaluator.judge.exhibits.roofline_check import RooflineOutcome
-from evaluator.judge.reference.changing_weights import NO_SITES
 from evaluator.lint.messages import LookedAt
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import (
@@ -33,6 +33,12 @@ from evaluator.records import (
 from tests import cards
 from tests.unit.compile.test_sass import recorded
 
+WRONG_BUILD = stages.BuildOutcome(
+    Build(ok=False, import_s=0.0, units=[]), Fault(Status.BUILD_ERROR, finding(Code.COMPILE_FAILED, "no"))
+)
+BUILT = stages.BuildOutcome(Build(ok=True, import_s=0.0, units=[]), None)
+OUTPUT = RunnerOutput(total_bytes=0, text="")
+
 
 @pytest.mark.parametrize("early", [False, True])
 def test_a_problem_is_set_up_before_the_build_only_where_nothing_is_left_to_compile(monkeypatch, early):
@@ -44,39 +50,43 @@ def test_a_problem_is_set_up_before_the_build_only_where_nothing_is_left_to_comp
         set_up_early=lambda: done.append("problem"),
         lint=lambda: done.append("lint") or LookedAt([]),
         sandbox=None,
-        output=None,
+        output=OUTPUT,
     )
-
-    def build(_):
-        done.append("build")
-        refused = Fault(Status.BUILD_ERROR, finding(Code.COMPILE_FAILED, "no"))
-        return stages.BuildOutcome(Build(ok=False, import_s=0.0, units=[]), refused)
-
-    monkeypatch.setattr(stages, "build", build)
+    monkeypatch.setattr(stages, "build", lambda _: done.append("build") or WRONG_BUILD)
     watch = Stopwatch(Silent())
     assert verdict.judge(context, None, watch).status is Status.BUILD_ERROR
     assert done == ["reach", *(["problem"] if early else []), "lint", "build"]
     assert ("device" in watch.stages_s) is early
 
 
+@pytest.mark.parametrize("built", [BUILT, WRONG_BUILD], ids=["built", "not built"])
+def test_before_a_gpu_is_there_all_builds_are_made_and_their_machine_code_is_read(monkeypatch, built):
+    done = []
+    context = SimpleNamespace(
+        terms=SimpleNamespace(options=SimpleNamespace(strict=False), gpu="a GPU"),
+        build_ahead=lambda: done.append("build ahead"),
+        build_services=SimpleNamespace(machine_code=lambda: done.append("machine code")),
+        lint=lambda: LookedAt([]),
+        sandbox=None,
+        output=OUTPUT,
+    )
+    monkeypatch.setattr(stages, "build", lambda _: built)
+    verdict.begin(context, Stopwatch(Silent()))
+    assert done == (["build ahead", "machine code"] if built is BUILT else [])
+
+
 class Session:
     """A GPU session that records its calls."""
 
     def __init__(self, *, usable=True):
-        self.asked = []
-        self._usable = usable
+        self.asked, self._usable = [], usable
+        self.settle, self.start_monitor = (functools.partial(self.asked.append, name) for name in ("settle", "monitor"))
 
     @contextlib.contextmanager
     def kept(self):
         self.asked.append("kept")
         yield self._usable
         self.asked.append("released")
-
-    def settle(self):
-        self.asked.append("settle")
-
-    def start_monitor(self):
-        self.asked.append("monitor")
 
 
 def context_with(gpu_session, *, speculative_build=None, setup=None):
@@ -114,49 +124,49 @@ def test_the_gpu_is_kept_as_long_as_a_problem_is_set_up_on_it(usable, asked):
     assert gpu_session.asked == asked
 
 
-@pytest.mark.parametrize("has_built", [True, False])
-def test_nothing_is_set_up_early_while_something_is_compiled(has_built):
-    context = context_with(Session(), speculative_build=SimpleNamespace(has_built=lambda: has_built))
-    assert GradeContext.may_set_up_early(context) is has_built
+@pytest.mark.parametrize(
+    ("gpu_session", "has_built", "may"),
+    [(Session(), True, True), (Session(), False, False), (Session(), None, False), (None, True, False)],
+    ids=["all is built", "something is compiled", "nothing was begun early", "no GPU"],
+)
+def test_a_problem_may_be_set_up_early_beside_no_compiler(gpu_session, has_built, may):
+    build = None if has_built is None else SimpleNamespace(has_built=lambda: has_built)
+    assert GradeContext.may_set_up_early(context_with(gpu_session, speculative_build=build)) is may
 
 
-@pytest.mark.parametrize("missing", ["_speculative_build", "gpu_session"])
-def test_nor_where_nothing_was_begun_early_or_there_is_no_gpu(missing):
-    context = context_with(Session(), speculative_build=SimpleNamespace(has_built=lambda: True))
-    setattr(context, missing, None)
-    assert not GradeContext.may_set_up_early(context)
+class Client:
+    """The client of a runner outside of the pool, which only loads."""
+
+    read_by = ()
+
+    def __init__(self, child, build_service):
+        self._spawned = child
+        self.child = SimpleNamespace(kill=lambda: None, output=lambda: None)
+
+    def load(self, frame, descriptors, *, timeout_s):
+        Client.read_by = (self._spawned, frame, timeout_s)
+
+    def under(self, deadline, *, is_submission, in_cpu_time):
+        """It has a deadline, which ends nothing here."""
+
+    def farewell(self):
+        """Nothing was printed."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
 
 
 def test_a_submission_for_a_gpu_is_imported_by_no_runner_of_the_pool(monkeypatch):
-    read_by = []
-
-    class Client:
-        def __init__(self, child, build_service):
-            self.child = SimpleNamespace(kill=lambda: None, output=lambda: None)
-            self._spawned = child
-
-        def load(self, frame, descriptors, *, timeout_s):
-            read_by.append((self._spawned, frame, timeout_s))
-
-        def under(self, deadline, *, is_submission, in_cpu_time):
-            """It has a deadline, which ends nothing here."""
-
-        def farewell(self):
-            """Nothing was printed."""
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
     monkeypatch.setattr(runner_factory, "RunnerClient", Client)
     monkeypatch.setattr(runner_factory, "load_frame", lambda *_: "a frame")
     terms = SimpleNamespace(gpu="a GPU", options=SimpleNamespace(timeout_s=7.0))
     fork_server = SimpleNamespace(spawn=lambda entry: ("spawned", entry))
     runners = RunnerFactory(SimpleNamespace(source="", terms=terms), fork_server, SimpleNamespace(runner_pool=None))
     assert runners.import_submission(None) is None
-    assert read_by == [(("spawned", runner_factory.RUNNER), "a frame", 7.0)]
+    assert Client.read_by == (("spawned", runner_factory.RUNNER), "a frame", 7.0)
 
 
 @pytest.fixture
@@ -168,47 +178,29 @@ def stages_of(monkeypatch):
     ):
         done = []
 
+        def noted(name, result=lambda *_: None):
+            return lambda *given: done.append(name) or result(*given)
+
         def fault(name):
             done.append(name)
             return Fault(Status.REJECTED, finding(Code.WRONG_VALUES, name)) if name == failing else None
 
-        def check(*_):
-            return stages.CheckOutcome(built.build, [], fault("check"), [LATER], EVIDENCE, None, RIGHT)
-
-        def measure_reference(*_):
-            done.append("reference")
-
-            return timing_stage.ReferenceSide(None, [])
-
-        def own_kernel_evidence(_, evidence):
-            done.append("own kernels")
-            return evidence
-
-        def check_roofline(*_):
-            return RooflineOutcome(None, fault("roofline"), [])
-
-        def profiling(_):
-            done.append("profile")
-
-        def read_machine_code():
-            done.append("machine code")
-            return machine_code
-
-        monkeypatch.setattr(
-            timing_stage,
-            "measure_both",
-            lambda *_: timing_stage.TimeOutcome(cards.card().timing, None, fault("time"), []),
-        )
-        monkeypatch.setattr(stages, "check", check)
-        monkeypatch.setattr(timing_stage, "measure_reference", measure_reference)
-        monkeypatch.setattr(stages, "own_kernel_evidence", own_kernel_evidence)
-        monkeypatch.setattr(verdict, "check_roofline", check_roofline)
-        monkeypatch.setattr(verdict, "profiling", profiling)
-        monkeypatch.setattr(verdict, "needed_alone", lambda _, profile: profile)
-        monkeypatch.setattr(verdict, "own_kernels", lambda _: None)
+        timing = cards.card().timing
+        for module, name, stage in (
+            (timing_stage, "measure_reference", noted("reference", lambda *_: timing_stage.ReferenceSide(None, []))),
+            (stages, "check", lambda *_: stages.CheckOutcome(BUILT.build, [], fault("check"), [LATER], EVIDENCE, None)),
+            (stages, "own_kernel_evidence", noted("own kernels", lambda _, evidence: evidence)),
+            (timing_stage, "measure_both", lambda *_: timing_stage.TimeOutcome(timing, None, fault("time"), [])),
+            (verdict, "check_roofline", lambda *_: RooflineOutcome(None, fault("roofline"), [])),
+            (verdict, "profiling", noted("profile")),
+            (verdict, "needed_alone", lambda _, profile: profile),
+            (verdict, "own_kernels", lambda _: None),
+        ):
+            monkeypatch.setattr(module, name, stage)
         on_gpu = device is DeviceKind.CUDA
+        known = [timing, None] if failing == "check" else [timing]
         monitor = SimpleNamespace(facts=lambda: None, findings=lambda timing: [LAST] if timing in known else [])
-        known = [cards.card().timing, None] if failing == "check" else [cards.card().timing]
+        settles = (noted("settle"), noted("settle reference")) if settled else (lambda: None,) * 2
         context = SimpleNamespace(
             terms=SimpleNamespace(
                 device=device,
@@ -219,18 +211,17 @@ def stages_of(monkeypatch):
                 cases=("full",),
                 draws_hidden=False,
             ),
-            build_services=SimpleNamespace(machine_code=read_machine_code),
+            build_services=SimpleNamespace(machine_code=noted("machine code", lambda: machine_code)),
             gpu_session=SimpleNamespace(monitor=monitor) if on_gpu else None,
-            take_device=lambda: done.append("device"),
-            settle=lambda: done.append("settle") if settled else None,
-            warm_idle_runners=lambda: done.append("idle runners"),
+            take_device=noted("device"),
+            settle=settles[0],
+            warm_idle_runners=noted("idle runners"),
             sandbox=None,
             backend=SimpleNamespace(l2=L2Inputs(rule=L2Rule.WARM)),
-            output=RunnerOutput(total_bytes=0, text=""),
+            output=OUTPUT,
         )
-        built = Outcome(build=Build(ok=True, import_s=0.0, units=[]), findings=[FIRST])
-        timer = SimpleNamespace(settle=lambda: done.append("settle reference") if settled else None)
-        outcome = verdict.finish(context, timer, built, Stopwatch(Silent()))
+        timer = SimpleNamespace(settle=settles[1])
+        outcome = verdict.finish(context, timer, Outcome(build=BUILT.build, findings=[FIRST]), Stopwatch(Silent()))
         assert done.pop() == "machine code"  # Of builds that a call asked for.
         assert done.pop() == "idle runners", "no context may be made beside a timing"
         return outcome, done
@@ -240,7 +231,6 @@ def stages_of(monkeypatch):
 
 EVIDENCE = OwnKernelEvidence(DeviceKind.CUDA, None, 0, "", None)
 FIRST, LATER, LAST = (finding(Code.WIDE_TOLERANCE, text) for text in ("of the lint", "of a check", "of the monitor"))
-RIGHT = stages.RightRunner(None, None, NO_SITES, contextlib.ExitStack())
 WHOLE = ["device", "reference", "check", "machine code", "time", "roofline", "profile"]
 
 
@@ -300,29 +290,8 @@ def test_instructions_of_fewer_bits_are_a_finding_and_no_verdict(stages_of):
     outcome, _ = stages_of(DeviceKind.CUDA, machine_code=code)
     assert (outcome.status, outcome.reason, outcome.machine_code) == (Status.CORRECT, None, code)
     assert [each.code for each in outcome.findings].count(Code.REDUCED_INSTRUCTIONS.value) == 1
-    outcome, _ = stages_of(DeviceKind.CUDA, machine_code=MachineCode(not_looked_at="cuobjdump not found"))
-    assert (outcome.status, outcome.findings) == (Status.CORRECT, [LATER, FIRST, LAST])
-
-
-def test_a_wrong_answer_has_the_instructions_as_well(stages_of):
-    outcome, _ = stages_of(DeviceKind.CUDA, "check", machine_code=recorded("tensor_cores"))
+    outcome, _ = stages_of(DeviceKind.CUDA, "check", machine_code=code)
     assert outcome.status is Status.REJECTED
     assert Code.REDUCED_INSTRUCTIONS.value in [each.code for each in outcome.findings]
-
-
-@pytest.mark.parametrize("built", [True, False])
-def test_before_a_gpu_is_there_all_builds_are_made_and_their_machine_code_is_read(monkeypatch, built):
-    done = []
-    context = SimpleNamespace(
-        terms=SimpleNamespace(options=SimpleNamespace(strict=False), gpu="a GPU"),
-        build_ahead=lambda: done.append("build ahead"),
-        build_services=SimpleNamespace(machine_code=lambda: done.append("machine code")),
-        lint=lambda: LookedAt([]),
-        sandbox=None,
-        output=RunnerOutput(total_bytes=0, text=""),
-    )
-    fault = None if built else Fault(Status.BUILD_ERROR, finding(Code.COMPILE_FAILED, "no"))
-    outcome = stages.BuildOutcome(Build(ok=built, import_s=0.0, units=[]), fault)
-    monkeypatch.setattr(stages, "build", lambda _: outcome)
-    verdict.begin(context, Stopwatch(Silent()))
-    assert done == (["build ahead", "machine code"] if built else [])
+    outcome, _ = stages_of(DeviceKind.CUDA, machine_code=MachineCode(not_looked_at="cuobjdump not found"))
+    assert (outcome.status, outcome.findings) == (Status.CORRECT, [LATER, FIRST, LAST])
