@@ -24,6 +24,20 @@ def planned(monkeypatch):
     return made
 
 
+@pytest.fixture
+def regions(monkeypatch):
+    """Sizes of the regions on the GPU that a backend allocates: inputs, outputs."""
+    sizes = []
+
+    def closing(*given):
+        sizes.extend(given[1:])
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(device_backend, "DeviceRegion", closing)
+    monkeypatch.setattr(device_backend, "HostRegion", closing)
+    return sizes
+
+
 @pytest.mark.parametrize(
     ("gib", "peak_gib", "free", "total", "there_is"),
     [
@@ -58,19 +72,12 @@ def test_runners_wait_beside_others_only_where_they_are_small(planned, gib, peak
 )
 @pytest.mark.parametrize("judge_gib", [0, 3])
 def test_temporaries_do_not_crowd_outputs_out_of_shared_memory(
-    planned, monkeypatch, peak_gib, free_gib, room_gib, judge_gib
+    planned, regions, peak_gib, free_gib, room_gib, judge_gib
 ):
-    made = []
-    monkeypatch.setattr(device_backend, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
-    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
     sizes = CallSizes(GIB, GIB, int(peak_gib * GIB), judge_gib * GIB)
     with planned(sizes, int((free_gib + judge_gib) * GIB), H200).memory():
         pass
-    assert made[1] == room_gib * GIB
-
-
-def closing():
-    return SimpleNamespace(close=lambda: None)
+    assert regions[1] == room_gib * GIB
 
 
 @pytest.mark.parametrize(
@@ -88,16 +95,13 @@ def closing():
         (0.25, 1, 1),
     ],
 )
-def test_windows_of_many_calls_take_two_gibibytes_and_of_a_few_calls_six(planned, monkeypatch, mib, free_gib, calls):
-    made = []
-    monkeypatch.setattr(device_backend, "DeviceRegion", lambda _, size_bytes: made.append(size_bytes) or closing())
-    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
+def test_windows_of_many_calls_take_two_gibibytes_and_of_a_few_calls_six(planned, regions, mib, free_gib, calls):
     size = int(mib * (1 << 20))
     backend = planned(CallSizes(size, size), free_gib * GIB, H200)
     assert backend.window_calls == calls
     with backend.memory() as memory:
         assert memory.window_calls == calls
-    inputs, outputs = made
+    inputs, outputs = regions
     assert inputs == calls * size + (64 << 20)
     held = size if calls == 1 else (calls + 1) * size
     assert outputs == (256 << 20) + 2 * held
@@ -117,11 +121,10 @@ def test_windows_of_many_calls_take_two_gibibytes_and_of_a_few_calls_six(planned
         (1024, 1024, 1, 0, 0),
     ],
 )
+@pytest.mark.usefixtures("regions")
 def test_a_window_with_warm_inputs_has_the_calls_that_half_of_l2_holds(
-    planned, monkeypatch, inputs_mib, outputs_mib, calls, warm_mib, limit_mib
+    planned, inputs_mib, outputs_mib, calls, warm_mib, limit_mib
 ):
-    monkeypatch.setattr(device_backend, "DeviceRegion", lambda *_: closing())
-    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
     sizes = CallSizes(int(inputs_mib * MIB), int(outputs_mib * MIB))
     backend = planned(sizes, H200, H200, L2Rule.WARM)
     assert backend.window_calls == calls
@@ -131,9 +134,8 @@ def test_a_window_with_warm_inputs_has_the_calls_that_half_of_l2_holds(
         assert (memory.window_calls, memory.warm_bytes) == (calls, warm_mib * MIB)
 
 
-def test_with_cold_inputs_the_judge_reads_nothing_before_a_call(planned, monkeypatch):
-    monkeypatch.setattr(device_backend, "DeviceRegion", lambda *_: closing())
-    monkeypatch.setattr(device_backend, "HostRegion", lambda _: closing())
+@pytest.mark.usefixtures("regions")
+def test_with_cold_inputs_the_judge_reads_nothing_before_a_call(planned):
     backend = planned(CallSizes(MIB, MIB), H200, H200)
     assert (backend.l2, backend.window_calls) == (L2Inputs(rule=L2Rule.COLD), 32)
     with backend.memory() as memory:

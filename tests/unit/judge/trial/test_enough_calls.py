@@ -11,8 +11,24 @@ def scattered(calls, width):
     return [100 * (1 + width / 2 * (-1) ** number) for number in range(calls)]
 
 
-def is_enough(times_ms, elapsed_s, at_least=MIN_CALLS, *, lacking=False):
-    return enough(times_ms, at_least, elapsed_s, clock=ClockKind.SEALED, spread_ms=0.0, lacking=lacking)
+def is_enough(times_ms, elapsed_s, at_least=MIN_CALLS, *, lacking=False, clock=ClockKind.SEALED, spread_ms=0.0):
+    return enough(times_ms, at_least, elapsed_s, clock=clock, spread_ms=spread_ms, lacking=lacking)
+
+
+@pytest.mark.parametrize(
+    ("clock", "spread_ms", "width_ms", "is_narrow"),
+    [
+        (ClockKind.HOST, 0.0, 0.0018, True),  # less than a 500th
+        (ClockKind.HOST, 0.0, 0.01, False),
+        (ClockKind.HOST, 0.2, 0.09, True),
+        (ClockKind.HOST, 0.2, 0.11, False),
+        (ClockKind.SEALED, 0.001, 0.007, True),  # 15 us of error stand in every interval
+        (ClockKind.SEALED, 0.001, 0.012, False),
+    ],
+)
+def test_no_calls_are_made_for_what_the_clock_cannot_tell(clock, spread_ms, width_ms, is_narrow):
+    times_ms = [1.0 + width_ms * (number % 2) for number in range(MIN_CALLS)]
+    assert is_enough(times_ms, 0.0, clock=clock, spread_ms=spread_ms) is is_narrow
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from evaluator.records import ClockKind, Clocks, Fault, Profile, Status, Windows
 from evaluator.timing.quote import quote
 
 HOST = Overhead(0.1, 0.01, None, None, None, None, None)
-QUIET = HOST._replace(spread_ms=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -210,46 +209,6 @@ def test_single_numbers_are_looked_at_closely_in_as_many_calls_as_it_takes(lacks
     assert calls(script, closely=True) == quoted
     assert script.quick == [number == 0 or number > lacks for number in range(quoted + 1)]
     assert calls(Script([1.1], lacks=lacks), name="reference_before") == MIN_CALLS
-
-
-@pytest.mark.parametrize(("call_s", "quoted"), [(0.01, 33), (0.2, 33), (0.5, MIN_CALLS)])
-def test_single_numbers_have_their_calls_on_busy_cores_too(passing, call_s, quoted):
-    passing(call_s)
-    assert calls(Script([1.1], lacks=33), closely=True) == quoted
-
-
-@pytest.mark.parametrize(
-    ("step_ms", "at_least", "quoted"),
-    [
-        (0.0, REFERENCE_CALLS, REFERENCE_CALLS),
-        (0.01, REFERENCE_CALLS, 100),
-        (0.0025, REFERENCE_CALLS, REFERENCE_CALLS),  # A half need not be known as well as a whole.
-        (0.0025, MIN_CALLS, 100),
-        (0.0005, MIN_CALLS, MIN_CALLS),  # less than a 500th of the median
-        (0.01, MIN_CALLS, 100),
-    ],
-)
-def test_more_calls_are_made_where_they_tell_more(step_ms, at_least, quoted):
-    script = Script([1.1, *([1.1, 1.1 + step_ms] * 60)])
-    assert calls(script, QUIET, at_least=at_least) == quoted
-
-
-SEALED = HOST._replace(spread_ms=0.001, quiet_ms=1.0, lag_ms=0.01, host_ms=0.1)
-
-
-@pytest.mark.parametrize(
-    ("step_ms", "empty", "quoted"),
-    [
-        (0.01, HOST._replace(spread_ms=0.2), MIN_CALLS),
-        (0.09, HOST._replace(spread_ms=0.2), MIN_CALLS),
-        (0.11, HOST._replace(spread_ms=0.2), 100),
-        (0.007, SEALED, SEALED_CALLS),  # 15 us of error stand in every interval
-        (0.012, SEALED, 100),
-    ],
-)
-def test_no_calls_are_made_for_what_the_clock_cannot_tell(step_ms, empty, quoted):
-    seen = {"prepared_ms": 0.5, "lag_ms": 0.0, "host_ms": 0.1} if empty is SEALED else {}
-    assert calls(Script([1.1, *([1.1, 1.1 + step_ms] * 60)], **seen), empty) == quoted
 
 
 @pytest.mark.parametrize(("look_s", "made"), [(0.2, 15), (0.0, 30)])

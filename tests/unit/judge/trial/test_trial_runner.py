@@ -14,7 +14,6 @@ from evaluator.judge.compare.tensor_comparison import Sides, begin
 from evaluator.judge.numerics.precision_sampler import PrecisionWatch
 from evaluator.judge.numerics.rounding_of_call import rounding_of_call
 from evaluator.judge.reference.derived_seeds import derived
-from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.protocol.frames import Call, Prepare, TensorView
 from evaluator.protocol.pytree import tensors_of
 from evaluator.records import ElementFormat, Formats, OutputFormat, Precision, Status, ToleranceRule
@@ -397,17 +396,6 @@ def test_the_rounding_of_a_single_row_in_blocks_is_relative_to_the_whole_row(
     in_blocks, whole = tolerances
     assert in_blocks == pytest.approx(whole, rel=0.2)  # Roundings are drawn for each block.
     assert (whole > 5e-4) == (code is None)
-
-
-def test_the_same_seed_draws_the_same_and_fresh_seeds_differ(trials_of):
-    reference = trials_of("torch.rand(8)", "x * 2").reference
-    one, same, other = (reference.draw(seed).args[0] for seed in (5, 5, 6))
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-    seeds = {fresh_seed() for _ in range(50)}
-    assert len(seeds) == 50
-    assert min(seeds) >= 0
-    assert max(seeds) < 2**63
 
 
 LONG = ("torch.rand(24, 8192)", "x @ x.t()")

@@ -17,7 +17,6 @@ from evaluator.judge.trial.windows import (
     WindowHost,
     WindowRunner,
     WindowTrials,
-    longest_window,
     windows_of,
 )
 from evaluator.records import Fault, Status, Windows
@@ -33,14 +32,8 @@ class Rules:
     """A runner whose windows take an empty call and `call_ms` for each call."""
 
     def __init__(self, call_ms=0.005, spot_ms=0.005, most=32, queues=lambda calls: True, wrong=None, spot_fault=None):
-        self.call_ms, self.spot_ms, self.queues, self.wrong, self.spot_fault = (
-            call_ms,
-            spot_ms,
-            queues,
-            wrong,
-            spot_fault,
-        )
-        self.window_calls = most
+        self.call_ms, self.spot_ms, self.window_calls = call_ms, spot_ms, most
+        self.queues, self.wrong, self.spot_fault = queues, wrong, spot_fault
         self.asked: list[int] = []
 
     def has_own_values(self, seed):
@@ -65,20 +58,9 @@ class Rules:
 def side(monkeypatch):
     monkeypatch.setattr(windows, "WindowRunner", lambda rules: rules)
 
-    def made(rules, *, single_ms=SINGLE_MS, trusted=False, half=False, spot=RULE, empty_host=None):
-        seeds = itertools.count(1)
-        return windows_of(
-            rules,
-            seeds,
-            20,
-            single_ms,
-            TAKEN_OFF,
-            1.0,
-            trusted=trusted,
-            half=half,
-            spot=spot,
-            empty_host=empty_host,
-        )
+    def made(rules, *, single_ms=SINGLE_MS, trusted=False, half=False, spot=RULE, **how):
+        seeds, how = itertools.count(1), {"trusted": trusted, "half": half, "spot": spot} | how
+        return windows_of(rules, seeds, 20, single_ms, TAKEN_OFF, 1.0, **how)
 
     return made
 
@@ -286,16 +268,9 @@ def test_windows_that_scatter_are_more(side, call_ms, scatter, half, count):
     assert len(side(Scattering(call_ms), half=half, spot=None).windows.calls) == count
 
 
-@pytest.mark.parametrize(("call_ms", "longest"), [(0.0, 32), (0.1, 32), (0.5, 8), (1.5, 2), (2.1, 1), (5.0, 0)])
-def test_the_longest_window_takes_a_few_milliseconds(call_ms, longest):
-    assert longest_window(Rules(), call_ms) == longest
-
-
-def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side, monkeypatch):
+def test_the_clock_of_the_gpu_is_looked_at_after_each_window(side):
     looks = []
     rules = Rules(queues=lambda calls: calls > 1)
     watch = ClockWatch(lambda: looks.append(len(rules.asked)))
-    windows_of(
-        rules, itertools.count(1), 20, SINGLE_MS, TAKEN_OFF, 1.0, trusted=True, half=True, spot=None, watch=watch
-    )
+    side(rules, trusted=True, half=True, spot=None, watch=watch)
     assert looks == [1, 2, 3, 4]
