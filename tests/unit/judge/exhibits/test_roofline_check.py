@@ -46,27 +46,21 @@ def test_who_is_faster_than_memory_is_rejected(bounded):
     assert found.roofline.floor_ms == pytest.approx(2 * 64 * 4096 * 4 / 1e3)
 
 
-def test_a_bandwidth_from_a_slow_moment_speaks_against_nobody(bounded):
-    found = bounded(TIMING, now=FAST)
-    assert found.fault is None
-    assert found.roofline.bandwidth_bytes_per_s == FAST
+@pytest.mark.parametrize(("kept", "now"), [(SLOW, FAST), (FAST, SLOW)])
+def test_a_bandwidth_from_a_slow_moment_speaks_against_nobody(bounded, kept, now):
+    found = bounded(TIMING, kept=kept, now=now)
+    assert (found.fault, found.roofline.bandwidth_bytes_per_s) == (None, FAST)
 
 
-def test_a_slow_moment_now_does_not_either(bounded):
-    assert bounded(TIMING, kept=FAST, now=SLOW).fault is None
+BRANCHING = find_problem("relu").source.replace("torch.relu(x)", "torch.relu(x) if x.sum() < 1e9 else x")
 
 
-def test_without_a_count_there_is_no_verdict(bounded):
-    source = find_problem("relu").source.replace("torch.relu(x)", "torch.relu(x) if x.sum() < 1e9 else x")
-    found = bounded(TIMING, source=source)
+def test_without_a_count_there_is_no_verdict_unless_the_author_says_what_is_needed(bounded):
+    found = bounded(TIMING, source=BRANCHING)
     assert (found.roofline, found.fault) == (None, None)
     assert [each.code for each in found.findings] == [Code.NO_ROOFLINE]
-
-
-def test_what_the_author_says_needs_no_count(bounded):
-    source = find_problem("relu").source.replace("torch.relu(x)", "torch.relu(x) if x.sum() < 1e9 else x")
     said = RooflineOverride(reason="for a test", read_bytes="4 * batch_size * dim", written_bytes="0")
-    found = bounded(TIMING, source=source, roofline=said)
+    found = bounded(TIMING, source=BRANCHING, roofline=said)
     assert found.fault.finding.code == Code.IMPOSSIBLE
     assert found.roofline.read_bytes == found.roofline.needed_read_bytes == 64 * 4096 * 4
 

@@ -29,28 +29,25 @@ def taken(expected, answer, region):
     return output_views([AnswerPair("output[1]", expected, answer)], region)
 
 
-def test_an_honest_answer_is_copied(region):
+def test_an_honest_answer_is_copied_and_does_not_change_with_the_memory(region):
     (snapshot,) = taken(EXPECTED, replace(VIEW, storage=(4096, 24)), region)
-    assert snapshot.path == "output[1]"
+    assert (snapshot.path, snapshot.storage) == ("output[1]", (4096, 24))
     assert snapshot.expected is EXPECTED
-    assert snapshot.storage == (4096, 24)
-    assert torch.equal(snapshot.tensor, EXPECTED)
-
-
-def test_a_snapshot_does_not_change_with_the_memory(region):
-    (snapshot,) = taken(EXPECTED, VIEW, region)
     torch.frombuffer(region.buffer, dtype=torch.uint8).fill_(255)
     assert torch.equal(snapshot.tensor, EXPECTED)
 
 
-def test_an_expanded_answer_is_read_as_it_is(region):
-    (snapshot,) = taken(torch.zeros(4), replace(VIEW, shape=(4,), strides=(0,), offset_bytes=260), region)
-    assert snapshot.tensor.tolist() == [1.0] * 4
-
-
-def test_a_transposed_answer_is_read_as_it_is(region):
-    (snapshot,) = taken(EXPECTED.T, replace(VIEW, shape=(3, 2), strides=(1, 3)), region)
-    assert torch.equal(snapshot.tensor, EXPECTED.T)
+@pytest.mark.parametrize(
+    ("expected", "changes", "read"),
+    [
+        (torch.zeros(4), {"shape": (4,), "strides": (0,), "offset_bytes": 260}, torch.ones(4)),
+        (EXPECTED.T, {"shape": (3, 2), "strides": (1, 3)}, EXPECTED.T),
+    ],
+    ids=["expanded", "transposed"],
+)
+def test_an_answer_of_any_strides_is_read_as_it_is(region, expected, changes, read):
+    (snapshot,) = taken(expected, replace(VIEW, **changes), region)
+    assert torch.equal(snapshot.tensor, read)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, torch.int64])
@@ -77,54 +74,39 @@ def test_other_dtypes_are_copied(region, dtype):
     ],
 )
 def test_bits_tell_an_answer_from_another(tensor):
-    def bits(value):
-        return some_bits([OutputViews("output", value, value, None)])
-
     assert bits(tensor) == bits(tensor.clone()) != bits(torch.zeros_like(tensor))
     assert bits(tensor)
 
 
-def test_bits_of_nan_are_equal_and_one_bit_is_a_difference():
-    nan = torch.full((5, 3), torch.nan)
-    other = nan.clone()
-    other.view(torch.int32)[4, 2] ^= 1
-    views = [[OutputViews("output", each, each, None)] for each in (nan, nan.clone(), other)]
-    assert some_bits(views[0]) == some_bits(views[1]) != some_bits(views[2])
-    assert some_bits([OutputViews("output", nan, torch.empty(0, 3), None)]) == b""
-    assert some_bits([]) == b""
+def bits(value):
+    return some_bits([OutputViews("output", value, value, None)])
 
 
-def test_a_large_answer_has_few_bits():
-    large = torch.randn(1000, 999)
-    assert 4 * 4096 <= len(some_bits([OutputViews("output", large, large, None)])) < 4 * 2 * 4096
+@pytest.mark.parametrize("value", [torch.full((5, 3), torch.nan), torch.randn(1000, 999)], ids=["NaN", "large"])
+def test_one_bit_is_a_difference(value):
+    other = value.clone()
+    other.view(torch.int32)[-1, 2] ^= 1
+    assert bits(value) == bits(value.clone()) != bits(other)
 
 
-def test_one_other_element_of_a_large_answer_changes_its_bits():
-    large = torch.randn(1000, 999)
-    other = large.clone()
-    other.view(torch.int32)[500, 17] += 1
-    views = [[OutputViews("output", each, each, None)] for each in (large, other)]
-    assert some_bits(views[0]) != some_bits(views[1])
+def test_a_large_answer_has_few_bits_and_no_answer_none():
+    assert 4 * 4096 <= len(bits(torch.randn(1000, 999))) < 4 * 2 * 4096
+    assert bits(torch.empty(0, 3)) == some_bits([]) == b""
 
 
 REFUSED = {
     "one row more": (replace(VIEW, shape=(3, 3)), Code.WRONG_SHAPE),
-    "transposed": (replace(VIEW, shape=(3, 2)), Code.WRONG_SHAPE),
     "broadcastable": (replace(VIEW, shape=(1, 3)), Code.WRONG_SHAPE),
-    "flat": (replace(VIEW, shape=(6,), strides=(1,)), Code.WRONG_SHAPE),
-    "a scalar tensor": (replace(VIEW, shape=(), strides=()), Code.WRONG_SHAPE),
     "huge sizes": (replace(VIEW, shape=(2**62,) * 60, strides=(0,) * 60), Code.WRONG_SHAPE),
     "another shape without a place": (replace(VIEW, shape=(9, 9), offset_bytes=None), Code.WRONG_SHAPE),
     "half precision": (replace(VIEW, dtype="float16"), Code.WRONG_DTYPE),
     "double precision": (replace(VIEW, dtype="float64"), Code.WRONG_DTYPE),
     "a dtype that does not exist": (replace(VIEW, dtype="nn"), Code.WRONG_DTYPE),
-    "no dtype": (replace(VIEW, dtype=""), Code.WRONG_DTYPE),
     "a dtype of 60 000 letters": (replace(VIEW, dtype="f" * 60_000), Code.WRONG_DTYPE),
     "another device": (replace(VIEW, device="meta", offset_bytes=None), Code.WRONG_DEVICE),
     "a device of 60 000 letters": (replace(VIEW, device="c" * 60_000), Code.WRONG_DEVICE),
     "no place": (replace(VIEW, offset_bytes=None), Code.OUT_OF_MEMORY),
     "beyond the end": (replace(VIEW, offset_bytes=SIZE - 20), Code.MALFORMED_FRAME),
-    "far beyond the end": (replace(VIEW, offset_bytes=2**62), Code.MALFORMED_FRAME),
     "before the start": (replace(VIEW, offset_bytes=-256), Code.MALFORMED_FRAME),
     "between two elements": (replace(VIEW, offset_bytes=257), Code.MALFORMED_FRAME),
     "a stride beyond the end": (replace(VIEW, strides=(2**62, 1)), Code.MALFORMED_FRAME),
@@ -132,7 +114,6 @@ REFUSED = {
     "too few strides": (replace(VIEW, strides=(1,)), Code.MALFORMED_FRAME),
     "too many strides": (replace(VIEW, strides=(3, 1, 1)), Code.MALFORMED_FRAME),
     "a number": (Scalar(value=1.0), Code.NOT_A_TENSOR),
-    "None": (Scalar(value=None), Code.NOT_A_TENSOR),
     "an object": (Opaque(type_name="Thing"), Code.NOT_A_TENSOR),
     "an object of 60 000 letters": (Opaque(type_name="T" * 60_000), Code.NOT_A_TENSOR),
     "a list": (Items(is_tuple=False, items=[VIEW]), Code.WRONG_STRUCTURE),

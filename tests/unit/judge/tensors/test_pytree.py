@@ -104,7 +104,9 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("value", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_tensor_of_any_layout_arrives(region, value):
-    assert equal(sent(value, region), value.detach().resolve_conj().resolve_neg())
+    arrived = sent(value, region)
+    assert equal(arrived, value.detach().resolve_conj().resolve_neg())
+    assert arrived.stride() == value.stride() or 0 in value.stride() or value.is_conj() or value.is_neg()
 
 
 def test_what_is_no_dense_tensor_is_the_problems_mistake(region):
@@ -113,22 +115,8 @@ def test_what_is_no_dense_tensor_is_the_problems_mistake(region):
         placed_in([("input 0", [value])], region)
 
 
-def test_a_layout_is_kept_where_it_can_be(region):
-    for name in ("transposed", "every second column", "channels last"):
-        assert sent(LAYOUTS[name], region).stride() == LAYOUTS[name].stride()
-
-
-NESTED = {
-    "numbers": [1, 2.5, True, None, "text", -(2**63)],
-    "a tuple in a list": [(ramp(2), 1), ()],
-    "a dict of lists": {"a": [ramp(2)], "b": {"c": ramp(3), 7: None}},
-    "nothing": [],
-    "one tensor twice": [ramp(2)] * 2,
-}
-
-
-@pytest.mark.parametrize("value", NESTED.values(), ids=NESTED)
-def test_nesting_arrives(region, value):
+def test_a_tensor_twice_and_numbers_arrive(region):
+    value = [[ramp(2)] * 2, 1, 2.5, True, None, "text", -(2**63)]
     assert equal(sent(value, region), value)
 
 
@@ -212,36 +200,36 @@ def items(*nodes, is_tuple=True):
     return Items(is_tuple=is_tuple, items=list(nodes))
 
 
+def table(*nodes, keys="a"):
+    return DictItems(keys=list(keys), items=list(nodes))
+
+
+TWO = {"a": X, "b": X}
 WRONG = {
     "a tuple for a tensor": (X, items(VIEW), "output", "a tuple of 1"),
     "a tensor for a tuple": ((X,), VIEW, "output", "a tensor"),
     "a list for a tuple": ((X, X), items(VIEW, VIEW, is_tuple=False), "output", "a list of 2"),
     "a tuple for a list": ([X], items(VIEW), "output", "a tuple of 1"),
-    "a dict for a list": ([X], DictItems(keys=["0"], items=[VIEW]), "output", "a dict of 1"),
+    "a dict for a list": ([X], table(VIEW, keys="0"), "output", "a dict of 1"),
     "a scalar for a dict": ({"a": X}, Scalar(value=1), "output", "a int"),
     "an object for a tuple": ((X,), Opaque(type_name="Thing"), "output", "a Thing"),
     "too few": ((X, X), items(VIEW), "output", "but is 1"),
     "too many": ((X,), items(VIEW, VIEW), "output", "but is 2"),
     "another key": (
         {"a": X},
-        DictItems(keys=["b"], items=[VIEW]),
+        table(VIEW, keys="b"),
         "output",
         r"with the keys \['a'\], but is \['b'\]: lacks \['a'\] and has \['b'\] in addition",
     ),
-    "a key less": ({"a": X, "b": X}, DictItems(keys=["b"], items=[VIEW]), "output", r"\['b'\]: lacks \['a'\]$"),
-    "a key more": (
-        {"a": X},
-        DictItems(keys=["b", "a"], items=[VIEW, VIEW]),
-        "output",
-        r"\['b', 'a'\]: has \['b'\] in addition$",
-    ),
-    "a key twice": ({"a": X}, DictItems(keys=["a", "a"], items=[VIEW, VIEW]), "output", "'a', 'a'"),
-    "a number for a text as key": ({"1": X}, DictItems(keys=[1], items=[VIEW]), "output", r"\[1\]"),
-    "fewer items than keys": ({"a": X, "b": X}, DictItems(keys=["a", "b"], items=[VIEW]), "output", "keys"),
-    "more items than keys": ({"a": X}, DictItems(keys=["a"], items=[VIEW, VIEW]), "output", "keys"),
+    "a key less": (TWO, table(VIEW, keys="b"), "output", r"\['b'\]: lacks \['a'\]$"),
+    "a key more": ({"a": X}, table(VIEW, VIEW, keys="ba"), "output", r"\['b', 'a'\]: has \['b'\] in addition$"),
+    "a key twice": ({"a": X}, table(VIEW, VIEW, keys="aa"), "output", "'a', 'a'"),
+    "a number for a text as key": ({"1": X}, table(VIEW, keys=[1]), "output", r"\[1\]"),
+    "fewer items than keys": (TWO, table(VIEW, keys="ab"), "output", "keys"),
+    "more items than keys": ({"a": X}, table(VIEW, VIEW), "output", "keys"),
     "deep down": (
         ([X, {"k": (X, X)}],),
-        items(items(VIEW, DictItems(keys=["k"], items=[items(VIEW)]), is_tuple=False)),
+        items(items(VIEW, table(items(VIEW), keys="k"), is_tuple=False)),
         "output[0][1].k",
         "should be 2 values, but is 1",
     ),
@@ -262,21 +250,16 @@ def test_hundreds_of_hostile_keys_do_not_fill_the_card():
         assert len(pair_up({"a": X}, answer).message) < 1000
 
 
-def test_the_items_of_a_dict_are_paired_by_key():
+def test_the_items_of_a_dict_are_paired_by_key_and_a_named_tuple_is_a_tuple():
     other = replace(VIEW, offset_bytes=8)
-    pairs = pair_up(
-        {"a": X, "b": {1: X, "2": 3}}, DictItems(keys=["b", "a"], items=[DictItems(["2", 1], [SCALAR, VIEW]), other])
-    )
+    answer = DictItems(keys=["b", "a"], items=[DictItems(["2", 1], [SCALAR, items(VIEW, VIEW)]), other])
+    pairs = pair_up({"a": X, "b": {1: Point(X, X), "2": 3}}, answer)
     assert [(pair.path, pair.answer) for pair in pairs] == [
         ("output.a", other),
-        ("output.b.1", VIEW),
+        ("output.b.1[0]", VIEW),
+        ("output.b.1[1]", VIEW),
         ("output.b.2", SCALAR),
     ]
-
-
-def test_a_named_tuple_is_a_tuple():
-    pairs = pair_up(Point(X, X), items(VIEW, VIEW))
-    assert [pair.path for pair in pairs] == ["output[0]", "output[1]"]
 
 
 @given(st.lists(st.integers(1, 7), max_size=5), st.data())
