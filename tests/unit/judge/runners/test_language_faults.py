@@ -33,19 +33,25 @@ def nvrtc(reason=LOG, text=TEXT, kernel="relu"):
     return Raised(kind="RuntimeError", message="", refused=RefusedKernel(kernel, reason, 0, 0, text))
 
 
-def test_a_kernel_that_nvrtc_refuses_has_reason_line_and_column():
-    status, why = refused_by_compiler(nvrtc(), SUBMISSION, 7)
-    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 4)
-    assert why.message == 'the kernel relu does not compile: identifier "y" is undefined'
-    assert why.details == {"kernel": "relu", "column": SUBMISSION.splitlines()[3].index("y[") + 1}
+def told(fault):
+    return fault and (fault.status, fault.finding.code, fault.finding.line)
 
 
-def test_cupys_kernel_has_reason_line_and_column():
-    """CuPy's log, with the file named by the runner."""
-    status, why = refused_by_compiler(nvrtc(LOG.replace("relu.cu", ".cu"), kernel=""), SUBMISSION, 7)
-    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 4)
-    assert why.message == 'a kernel does not compile: identifier "y" is undefined'
-    assert why.details["column"] == SUBMISSION.splitlines()[3].index("y[") + 1
+REFUSED, FAILED = (Status.BUILD_ERROR, Code.KERNEL_REFUSED), (Status.RUNTIME_ERROR, Code.FORWARD_FAILED)
+LANGUAGE_MISSING = (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
+ELSEWHERE = (Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("log", "kernel", "subject"),
+    [(LOG, "relu", "the kernel relu"), (LOG.replace("relu.cu", ".cu"), "", "a kernel")],
+    ids=["NVRTC", "CuPy, with the file named by the runner"],
+)
+def test_a_kernel_that_nvrtc_refuses_has_reason_line_and_column(log, kernel, subject):
+    fault = refused_by_compiler(nvrtc(log, kernel=kernel), SUBMISSION, 7)
+    assert told(fault) == (*REFUSED, 4)
+    assert fault.finding.message == f'{subject} does not compile: identifier "y" is undefined'
+    assert fault.finding.details == {"kernel": kernel, "column": SUBMISSION.splitlines()[3].index("y[") + 1}
 
 
 CUDA_CORE = (
@@ -57,18 +63,11 @@ CUDA_CORE_LOG = '6: NVRTC_ERROR_COMPILATION, compilation log:\n\ndefault_program
 
 
 def test_a_program_of_cuda_core_that_does_not_compile_is_a_build_error():
-    said = failed(*CUDA_CORE, kind="NVRTCError", message=CUDA_CORE_LOG)
-    status, why = refused_by_compiler(said, SUBMISSION, 3)
-    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 3)
-    assert why.message == f"cuda-python does not compile the kernel: {CUDA_CORE_LOG[:-2]}"
+    fault = refused_by_compiler(failed(*CUDA_CORE, kind="NVRTCError", message=CUDA_CORE_LOG), SUBMISSION, 3)
+    assert told(fault) == (*REFUSED, 3)
+    assert fault.finding.message == f"cuda-python does not compile the kernel: {CUDA_CORE_LOG[:-2]}"
     for other in ("cuda.core._launcher.launch", "cuda.bindings.driver.cuLaunchKernel"):
         assert refused_by_compiler(failed(other), SUBMISSION, 3) is None
-
-
-def test_cuda_core_without_nvrtc_is_no_verdict():
-    said = failed(CUDA_CORE[0], kind="DynamicLibNotFoundError", message='Failure finding "libnvrtc.so.13"')
-    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
-    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +75,10 @@ def test_cuda_core_without_nvrtc_is_no_verdict():
     [("nvrtc: error: invalid value", TEXT), (LOG, "another text"), ("", TEXT), ("\n" * 9000, TEXT), (LOG[:40], TEXT)],
 )
 def test_a_forged_reason_is_a_failure_without_a_place(reason, text):
-    status, why = refused_by_compiler(nvrtc(reason, text, "k" * 1024), SUBMISSION, 7)
-    assert (status, why.code, why.line, why.details.get("column")) == (
-        Status.BUILD_ERROR,
-        Code.KERNEL_REFUSED,
-        None,
-        None,
-    )
-    assert len(why.message) < 2200
+    fault = refused_by_compiler(nvrtc(reason, text, "k" * 1024), SUBMISSION, 7)
+    assert told(fault) == (*REFUSED, None)
+    assert fault.finding.details.get("column") is None
+    assert len(fault.finding.message) < 2200
 
 
 def failed(*functions, kind="ValueError", message="no such \x1b[92mtype"):
@@ -94,77 +89,78 @@ TILELANG = ("tilelang.jit.JITImpl.__call__", "tilelang.engine.lower.lower")
 LAUNCH = ("tilelang.jit.JITImpl.__call__", "tilelang.jit.kernel.JITKernel.__call__")
 
 
-def test_a_language_whose_import_fails_is_no_verdict():
-    """An incomplete z3-solver, which TileLang imports: its exception is none of the import system."""
-    said = failed("tilelang.<module>", "z3.z3core.<module>", kind="Z3Exception", message="libz3.so not found.")
-    status, why = unavailable_language(said, DeviceKind.CUDA, 2)
-    assert (status, why.code, why.line) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING, 2)
-    assert why.message == "TileLang lacks a part (libz3.so not found.): pip install tilelang"
+NVRTC = "torch.cuda._utils._nvrtc_compile"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        # An incomplete z3-solver, which TileLang imports: its exception is none of the import system.
+        (
+            failed("tilelang.<module>", "z3.z3core.<module>", kind="Z3Exception", message="libz3.so not found."),
+            "TileLang lacks a part (libz3.so not found.): pip install tilelang",
+        ),
+        (
+            failed("cutlass.base_dsl.runtime.f", kind="ModuleNotFoundError", message="No module named 'no_such_cuda'"),
+            "lacks a part (No module named 'no_such_cuda'): pip install nvidia-cutlass-dsl",
+        ),
+        (
+            failed(NVRTC, kind="OSError", message="Could not find any NVRTC library"),
+            "(Could not find any NVRTC library): install a GPU build",
+        ),
+        (
+            failed(CUDA_CORE[0], kind="DynamicLibNotFoundError", message='Failure finding "libnvrtc.so.13"'),
+            'Failure finding "libnvrtc.so.13"',
+        ),
+    ],
+    ids=["import", "package", "library", "cuda.core"],
+)
+def test_a_language_without_one_of_its_parts_is_no_verdict(said, message):
+    fault = unavailable_language(said, DeviceKind.CUDA, 2)
+    assert told(fault) == (*LANGUAGE_MISSING, 2)
+    assert message in fault.finding.message
+    assert unavailable_language(failed(NVRTC), DeviceKind.CUDA, 2) is None
 
 
 @pytest.mark.parametrize("device", [DeviceKind.EMULATED, DeviceKind.CPU])
 def test_a_language_for_gpus_is_no_verdict_elsewhere(device):
-    status, why = unavailable_language(failed(*LAUNCH), device, 3)
-    assert (status, why.code, why.line) == (Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE, 3)
-    assert why.message == f"the submission uses TileLang, and this grade is on {device.value}"
+    fault = unavailable_language(failed(*LAUNCH), device, 3)
+    assert told(fault) == (*ELSEWHERE, 3)
+    assert fault.finding.message == f"the submission uses TileLang, and this grade is on {device.value}"
     assert unavailable_language(failed(), device, 3) is None
-
-
-def test_nvrtc_fails_on_the_cpu_alone():
-    launch = failed("torch.cuda._utils._CudaKernel.__call__")
-    assert unavailable_language(launch, DeviceKind.CPU, 3).finding.code == Code.NOT_ON_THIS_DEVICE
-    assert unavailable_language(launch, DeviceKind.EMULATED, 3) is None
-
-
-def test_a_language_without_one_of_its_packages_is_no_verdict():
-    said = failed("cutlass.base_dsl.runtime.f", kind="ModuleNotFoundError", message="No module named 'no_such_cuda'")
-    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
-    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
-    assert "lacks a part (No module named 'no_such_cuda'): pip install nvidia-cutlass-dsl" in why.message
-
-
-def test_a_compiler_without_its_library_is_no_verdict():
-    compiler = "torch.cuda._utils._nvrtc_compile"
-    said = failed(compiler, kind="OSError", message="Could not find any NVRTC library")
-    status, why = unavailable_language(said, DeviceKind.CUDA, 1)
-    assert (status, why.code) == (Status.INCONCLUSIVE, Code.LANGUAGE_MISSING)
-    assert "(Could not find any NVRTC library): install a GPU build" in why.message
-    assert unavailable_language(failed(compiler), DeviceKind.CUDA, 1) is None
+    nvrtc_launch = unavailable_language(failed("torch.cuda._utils._CudaKernel.__call__"), device, 3)
+    assert told(nvrtc_launch) == ((*ELSEWHERE, 3) if device is DeviceKind.CPU else None)
 
 
 def test_on_a_gpu_the_compilers_exception_is_a_build_error_and_the_launchs_is_not():
     assert unavailable_language(failed(*TILELANG), DeviceKind.CUDA, 3) is None
-    status, why = refused_by_compiler(failed(*TILELANG), SUBMISSION, 3)
-    assert (status, why.code, why.line) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED, 3)
-    assert why.message == "TileLang does not compile the kernel: no such type"
+    fault = refused_by_compiler(failed(*TILELANG), SUBMISSION, 3)
+    assert told(fault) == (*REFUSED, 3)
+    assert fault.finding.message == "TileLang does not compile the kernel: no such type"
     assert refused_by_compiler(failed(*LAUNCH), SUBMISSION, 3) is None
     assert refused_by_compiler(failed(), SUBMISSION, 3) is None
 
 
+ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
+
+
 @pytest.mark.parametrize(
-    ("said", "device", "status", "code"),
+    ("said", "device", "verdict"),
     [
-        (nvrtc(), DeviceKind.CUDA, Status.BUILD_ERROR, Code.KERNEL_REFUSED),
-        (failed(*TILELANG), DeviceKind.CUDA, Status.BUILD_ERROR, Code.KERNEL_REFUSED),
-        (failed(*TILELANG), DeviceKind.EMULATED, Status.INCONCLUSIVE, Code.NOT_ON_THIS_DEVICE),
-        (failed(*LAUNCH), DeviceKind.CUDA, Status.RUNTIME_ERROR, Code.FORWARD_FAILED),
+        (nvrtc(), DeviceKind.CUDA, REFUSED),
+        (failed(*TILELANG), DeviceKind.CUDA, REFUSED),
+        (failed(*TILELANG), DeviceKind.EMULATED, ELSEWHERE),
+        (failed(*LAUNCH), DeviceKind.CUDA, FAILED),
         # A fault of an earlier kernel may surface in the compiler.
-        (
-            failed(*TILELANG, message="CUDA error: an illegal memory access was encountered"),
-            DeviceKind.CUDA,
-            Status.RUNTIME_ERROR,
-            Code.ILLEGAL_ACCESS,
-        ),
+        (failed(*TILELANG, message=ILLEGAL_ACCESS), DeviceKind.CUDA, (Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS)),
     ],
 )
-def test_the_causes_are_tried_in_the_right_order(said, device, status, code):
-    fault = failure(said, Stage.CALL, None, device, SUBMISSION)
-    assert (fault.status, fault.finding.code) == (status, code)
+def test_the_causes_are_tried_in_the_right_order(said, device, verdict):
+    assert told(failure(said, Stage.CALL, None, device, SUBMISSION))[:2] == verdict
 
 
 def test_a_gpus_fault_without_a_place_says_how_to_find_the_place():
-    said = failed(message="CUDA error: an illegal memory access was encountered")
-    why = failure(said, Stage.CALL, None, DeviceKind.CUDA, SUBMISSION).finding
+    why = failure(failed(message=ILLEGAL_ACCESS), Stage.CALL, None, DeviceKind.CUDA, SUBMISSION).finding
     assert why.next_step == NAME_PLACE
     assert "--device emulated" in why.next_step
     trap = failed(message="CUDA error: device-side assert triggered")
@@ -198,7 +194,7 @@ CUTE_KERNEL = "def relu_kernel(x):\n    if x.thread >= x.size:\n        return\n
 def test_a_compilers_place_is_the_line_of_the_finding(file, submission, line, column):
     """Without a place of its own, the finding has the line of the call."""
     said = failed(*CUTE_DSL, kind="DSLUserCodeError", message=EARLY_EXIT.format(file=file))
-    status, why = refused_by_compiler(said, submission, 5)
-    assert (status, why.code) == (Status.BUILD_ERROR, Code.KERNEL_REFUSED)
-    assert (why.line, why.details.get("column")) == (line, column)
-    assert why.message == f"CuTe DSL does not compile the kernel: {EARLY_EXIT.format(file=file)}"
+    fault = refused_by_compiler(said, submission, 5)
+    assert told(fault) == (*REFUSED, line)
+    assert fault.finding.details.get("column") == column
+    assert fault.finding.message == f"CuTe DSL does not compile the kernel: {EARLY_EXIT.format(file=file)}"
