@@ -25,7 +25,7 @@ from evaluator.signatures.keys import signing_key
 from evaluator.submission.read import STDIN
 
 _LOOKED_AT = 10_000
-"""Refused inputs at the beginning of a run after which the run begins all the same: a stream may have no end."""
+"""Refused inputs at the beginning of a run after which the run begins nevertheless: a stream may have no end."""
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
@@ -103,7 +103,7 @@ def run_batch(arguments: BatchArguments, named: Mapping[str, Any], stream: TextI
 
 
 def _announce(device: DeviceKind, stream: TextIO) -> None:
-    """Print what the first build error of the run waits for: no stage of a grade names the build."""
+    """Print the build awaited by the first build error of the run: no stage of a grade names the build."""
     if device is DeviceKind.EMULATED:
         from evaluator.compile.device_builders import to_build_on_error
 

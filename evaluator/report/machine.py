@@ -73,7 +73,7 @@ def _part(sheet: Sheet, part: ArtefactReport) -> Text:
     row = _status_word(part.outcome.value, _STYLES[part.outcome]).append_text(sheet.say(part.name))
     match part.outcome:
         case ArtefactState.MADE:
-            # A part built along with another has no time of its own.
+            # A part built along with another part has no own time.
             return row.append(f" in {duration(part.wall_s * 1e3)}") if part.wall_s >= _SHOWN_S else row
         case ArtefactState.FAILED:
             return row.append(": ").append_text(sheet.say(part.why, 300))

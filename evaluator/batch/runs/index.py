@@ -1,4 +1,4 @@
-"""Index of a run: one SQLite row for each card, so that a report need not read 100 000 files.
+"""Index of a run: one SQLite row for each card: a report without a read of 100 000 files.
 
 The cards are the source of truth. A row is valid as long as size and modification time of its card are unchanged. All
 other cards are read again. A missing or broken index is rebuilt.
@@ -72,7 +72,7 @@ class CardSummary(NamedTuple):
         return equality_key(self.problem, self.problem_sha256, self.submission_sha256)
 
     def is_of(self, planned: Planned) -> bool:
-        """Whether problem and code are those of a line of the plan."""
+        """Whether problem and code are equal to a line of the plan."""
         return (self.problem_sha256, self.submission_sha256) == (planned.problem_sha256, planned.submission_sha256)
 
 
@@ -85,7 +85,7 @@ class Index:
     """Rows of a run, in memory and in `index.sqlite`."""
 
     def __init__(self, folder: RunFolder, *, believed: bool = True) -> None:
-        """Open the index and update all rows from the cards. `broken` lists files that are no valid cards.
+        """Open the index and update all rows from the cards. `broken` lists files without a valid card.
 
         With `believed` false the index file is not used and every card is read: cards and index came from an untrusted
         source.
@@ -96,7 +96,7 @@ class Index:
         try:
             stored = map(CardSummary._make, self._connection.execute("SELECT * FROM cards"))  # Booleans are 0 or 1.
             self.rows: dict[str, CardSummary] = {row.card: row for row in stored}
-        except sqlite3.DatabaseError:  # damage behind the pages that `_connect` read
+        except sqlite3.DatabaseError:  # damage behind the pages read by `_connect`
             self._connection.close()
             with contextlib.suppress(OSError):
                 folder.index.unlink()
@@ -111,7 +111,7 @@ class Index:
         self._connection.close()
 
     def add(self, card: str, content: Scorecard) -> CardSummary:
-        """Add the row of a card that was just written."""
+        """Add the row of a new card."""
         facts = (self._folder.cards / card).stat(follow_symlinks=False)
         row = row_of(content, card, facts.st_size, facts.st_mtime_ns)
         self.rows[card] = row

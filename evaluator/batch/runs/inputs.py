@@ -78,7 +78,7 @@ def read_folder(folder: Path, problems: Problems, known: Mapping[str, Planned] |
             yield _refused(origin, reason, names_in(Path(path), folder), problems)
             continue
         before = known.get(origin)
-        # The stamp of a folder says nothing about its files, so a folder is always read.
+        # The stamp of a folder says nothing about the files, and a folder is always read.
         is_known = before is not None and stat.S_ISREG(mode) and before.stamp == _stamp(path)
         if before is not None and is_known and problems.has(before.problem, before.problem_sha256):
             yield UnchangedFile(before, partial(_read_file, path, folder, problems))

@@ -1,4 +1,4 @@
-"""Problems that submissions name, or bring as text: a service reads any number of different texts."""
+"""Problems of submissions, by name or as text: a service reads any number of different texts."""
 
 import reprlib
 import threading

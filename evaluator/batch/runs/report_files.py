@@ -25,7 +25,7 @@ _BODY = 2000
 
 
 def failed(results: Results) -> list[ExplainedSample]:
-    """Return all incorrect submissions; at the end the refused inputs, one for each cause, then the missing cards."""
+    """Return all incorrect submissions; at the end the refused inputs by cause, then the missing cards."""
     incorrect = [entry for entry in results.entries if not entry.sample.correct]
     incorrect.sort(key=lambda entry: (entry.sample.status is None, entry.refused is None))
     counts_by_cause = Counter(entry.refused.cause for entry in incorrect if entry.refused is not None)
@@ -52,7 +52,7 @@ def _body(card: Scorecard | None) -> str:
 
 
 def next_step(results: Results) -> str | None:
-    """Return the commands for a closer look: at the first card that is not correct, else the first, and at the run."""
+    """Return the commands for a closer look: at the first incorrect card, else the first, and at the run."""
     graded = [entry for entry in results.entries if entry.row is not None]
     first = next((entry for entry in graded if not entry.sample.correct), next(iter(graded), None))
     if first is None or first.row is None:
@@ -62,7 +62,7 @@ def next_step(results: Results) -> str | None:
 
 
 def verdicts(results: Results) -> Iterator[Verdict]:
-    """Read the card of each submission, and return its verdict. The cards are read one after another."""
+    """Read the card of each submission, and return its verdict. The cards are read in order."""
     for entry in results.entries:
         card, sample = entry.read_card(), entry.sample
         path = None if entry.origin is None else file_here(entry.origin)

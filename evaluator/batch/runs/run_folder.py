@@ -117,7 +117,7 @@ class RunFolder:
 
 
 class LinesFile:
-    """File of records, one a line, open for appending. A context manager."""
+    """File with a record in each line, open for appending. A context manager."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises InfraError if the file cannot be written."""
@@ -125,7 +125,7 @@ class LinesFile:
         try:
             self._file = open_to_append(path.parent, path.name)
             if self._file.tell():
-                self._file.write(b"\n")  # ends a line that was cut by a crash or a full disk
+                self._file.write(b"\n")  # ends a line cut by a crash or a full disk
         except OSError as error:
             raise not_written(path, error) from error
 
@@ -232,8 +232,8 @@ def manifest_for(options: GradeOptions, submissions: str, level_sizes: Mapping[i
 
 
 def _refuse_strangers(folder: RunFolder) -> None:
-    """Raise UsageError for a folder with other files: never write into such a folder, never clear it."""
-    own_names = {".lock", "logs", "manifest.json"}  # left by a run that crashed at the start
+    """Raise UsageError for a folder with other files: never write into the folder or clear the folder."""
+    own_names = {".lock", "logs", "manifest.json"}  # left by a run with a crash at the start
     if not folder.path.is_dir() or folder.manifest.exists():
         return
     if any(path.name not in own_names and not is_unfinished(path.name) for path in folder.path.iterdir()):

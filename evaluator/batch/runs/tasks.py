@@ -116,7 +116,7 @@ class Refused(Record, frozen=True):
 
     @property
     def cause(self) -> str:
-        """The reason without the name of the input: equal for inputs that are refused for one cause."""
+        """The reason without the name of the input: equal for inputs refused for the same cause."""
         problem_text = repr(one_line(self.problem, 80))
         input_name = next(
             (name for name in (self.origin, f"{self.problem}/{self.name}", problem_text) if name in self.reason), None

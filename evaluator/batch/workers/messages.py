@@ -211,7 +211,7 @@ def _await(descriptor: int, until_s: float) -> None:
 
 
 def worth_another(result: Result) -> bool:
-    """Return whether the machine failed, so that a new worker should try again."""
+    """Return whether the machine failed: a new worker should try again."""
     match result:
         case Built():
             return False

@@ -1,4 +1,4 @@
-"""Screen of one scorecard: the verdict first, then its evidence, then the next steps.
+"""Screen of one scorecard: the verdict first, then the evidence, then the next steps.
 
 Text of a submission, its compiler or its process passes through `Sheet.say` or `printable`, and is never parsed as
 markup.
@@ -62,7 +62,7 @@ _NO_VERDICT = frozenset({Status.INCONCLUSIVE, Status.INFRA_ERROR})
 def render_card(
     card: Scorecard, console: Console, written_to: Path | None = None, *, with_samples: bool = False
 ) -> None:
-    """Print `card` on `console`, with its file; `with_samples` adds the distribution of the samples."""
+    """Print `card` on `console`, with the file; `with_samples` adds the distribution of the samples."""
     sheet = Sheet(console)
     _verdict(sheet, card)
     _failing_line(sheet, card)

@@ -108,7 +108,7 @@ def show_roofline(sheet: Sheet, roofline: Roofline, timing: Timing) -> None:
 
 
 def share(part: float) -> str:
-    """Format a share in per cent, small ones with one more digit.
+    """Format a share in per cent, small shares with a second digit.
 
     >>> share(0.874), share(0.0312), share(1.046)
     ('87 %', '3.1 %', '105 %')
@@ -317,7 +317,7 @@ def heights(counts: Sequence[int], levels: int) -> list[int]:
 
 
 def show_samples(sheet: Sheet, timing: Timing) -> None:
-    """Draw each side from its fastest to its slowest call, then both sides on an axis from zero."""
+    """Draw each side from the fastest to the slowest call, then both sides on an axis from zero."""
     runs = ([timing.reference_before, timing.reference_after], [timing.submission])
     sides = [[value for run in side for value in run.samples_ms] for side in runs]
     cells = sheet.width - MARGIN_AND_LABEL

@@ -25,7 +25,7 @@ _MOST_FINDINGS = 6
 _MOST_LINES = 12
 _MOST_CASES = 16
 _OF_THE_GRADE = frozenset((Code.SIZE_FOUND.value,))
-"""Findings without a use for the next attempt: nothing in the submission caused these."""
+"""Findings without a use for the next attempt: not caused by the submission."""
 _READ = 1 << 16
 """Characters read of a text by the submission. Longer texts are cut before any work."""
 _AROUND = 2
@@ -74,7 +74,7 @@ def _bytes(line: str) -> int:
 
 
 def _cases(card: Scorecard) -> Part:
-    """Return a line about all cases, and one for each of the first cases: failures, then the slowest."""
+    """Return a line about all cases, and a line for each of the first cases: failures, then the slowest."""
     if not shows_cases(card):
         return []
     lines = [f"Cases: {cases_sentence(card.cases, 'times')}."]
@@ -168,7 +168,7 @@ def _diagnostic(diagnostic: Diagnostic, source: str) -> Part:
 
 
 def _source_excerpt(card: Scorecard) -> Part:
-    """Return the line that the reason names, with its neighbours. Compiler errors show their own lines."""
+    """Return the line named by the reason, with neighbours. Compiler errors show their own lines."""
     line = card.reason.line if card.reason is not None else None
     if line is None or card.status is Status.BUILD_ERROR:
         return []

@@ -176,14 +176,14 @@ def cases_sentence(cases: Sequence[CaseResult], times: str = "x") -> str:
 
 
 def differing_axes(cases: Sequence[CaseResult]) -> frozenset[str]:
-    """Return the names of the axes that some cases lack, or that have other values in some."""
+    """Return the names of the axes missing in some cases, or with other values in some."""
     first = cases[0].axes if cases else {}
     shared = {name for name, value in first.items() if all(case.axes.get(name) == value for case in cases)}
     return frozenset(name for case in cases for name in case.axes if name not in shared)
 
 
 def axes_text(case: CaseResult, differing: Collection[str]) -> str:
-    """Return those axes of a case that are among `differing`; the name of the case where none is."""
+    """Return the axes of a case among `differing`; without any, the name of the case."""
     text = ", ".join(f"{name} = {value}" for name, value in case.axes.items() if name in differing)
     return one_line(text, _AXES) if text else case.name
 

@@ -26,7 +26,7 @@ CURVE_STYLES = 8
 
 
 class Ratio(NamedTuple):
-    """A positive ratio of a submission with its interval; unknown ends are None."""
+    """A positive ratio of a submission with the interval; unknown ends are None."""
 
     name: str
     value: float
