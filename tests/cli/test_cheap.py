@@ -25,7 +25,7 @@ for command in sys.argv[1:]:
 """
 
 
-def loaded_by(folder: Path, *commands: str) -> list[str]:
+def loaded_by(folder, *commands):
     """Run commands in one process; give, for each, the exit code and the heavy packages that it imported."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *commands],
@@ -38,11 +38,11 @@ def loaded_by(folder: Path, *commands: str) -> list[str]:
     return [line for line in done.stderr.splitlines() if " loads" in line]
 
 
-def test_a_cheap_command_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_a_cheap_command_loads_nothing_heavy(tmp_path):
     assert loaded_by(tmp_path, *CHEAP) == [f"0 {command} loads" for command in CHEAP]
 
 
-def test_a_card_is_shown_with_rich_alone_and_checked_with_jsonschema_alone(tmp_path: Path) -> None:
+def test_a_card_is_shown_with_rich_alone_and_checked_with_jsonschema_alone(tmp_path):
     write_card(cards.card(), tmp_path / "card.json")
     commands = {"show card.json": "rich", "check-card card.json": "jsonschema"}
     assert loaded_by(tmp_path, *commands) == [f"0 {command} loads {package}" for command, package in commands.items()]

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,8 @@ from evaluator.errors import CardNotWritten, JudgeFailed
 from evaluator.files.card_files import card_bytes, read_card, write_card
 from evaluator.findings import Code, finding
 from evaluator.grading import pipeline, resolved_request
-from evaluator.grading.pipeline import LastResort
 from evaluator.grading.request import GradeRequest, Unread
 from evaluator.grading.resolved_request import GradeArguments, request_for
-from evaluator.progress import ProgressReceiver
 from evaluator.records import (
     CaseResult,
     DeviceFacts,
@@ -52,7 +49,7 @@ TOP = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("WARPGRADE")]:
         monkeypatch.delenv(name)
@@ -62,29 +59,29 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """Runs commands as the console script does, and keeps what they printed."""
 
-    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, capture):
         self._capture = capture
         self.out = self.err = ""
 
-    def __call__(self, *arguments: str | Path) -> int:
+    def __call__(self, *arguments):
         code = cli.run([str(argument) for argument in arguments])
         self.out, self.err = self._capture.readouterr()
         return code
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys):
     return Run(capsys)
 
 
 class FakeGrade:
     """Stands in for the pipeline: keeps what it was asked and gives the card it was told to."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.card: Scorecard | Exception | KeyboardInterrupt = cards.card()
         self.requests: list[GradeRequest] = []
 
-    def __call__(self, request: GradeRequest, progress: ProgressReceiver, *, last_resort: LastResort) -> Scorecard:
+    def __call__(self, request, progress, *, last_resort):
         self.requests.append(request)
         progress.stage("build", "relu")
         if isinstance(self.card, BaseException):
@@ -93,27 +90,27 @@ class FakeGrade:
 
 
 @pytest.fixture
-def graded(monkeypatch: pytest.MonkeyPatch) -> FakeGrade:
+def graded(monkeypatch):
     fake = FakeGrade()
     monkeypatch.setattr(pipeline, "grade", fake)
     return fake
 
 
 @pytest.fixture
-def submission(tmp_path: Path) -> Path:
+def submission(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(cards.SOURCE)
     return path
 
 
-def _commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _commands(group, path=()):
     yield path
     for name, command in getattr(group, "commands", {}).items():
         yield from _commands(command, (*path, name))
 
 
 @pytest.mark.parametrize("path", list(_commands(cli.warpgrade)), ids=" ".join)
-def test_every_command_and_option_has_help(path: tuple[str, ...], run: Run) -> None:
+def test_every_command_and_option_has_help(path, run):
     assert run(*path, "--help") == 0
     assert run.out.startswith(f"Usage: {' '.join(('warpgrade', *path))}")
     command: Any = cli.warpgrade
@@ -138,27 +135,25 @@ def test_every_command_and_option_has_help(path: tuple[str, ...], run: Run) -> N
     ],
 )
 @pytest.mark.usefixtures("submission")
-def test_a_bare_profile_takes_no_word_that_is_not_a_profiler(
-    words: list[str], profile: ProfilerKind | None, run: Run, graded: FakeGrade
-) -> None:
+def test_a_bare_profile_takes_no_word_that_is_not_a_profiler(words, profile, run, graded):
     assert run("grade", "--device", "cpu", *words) == 0
     (request,) = graded.requests
     assert (request.terms.options.profile, request.terms.problem.name) == (profile, "relu")
 
 
-def test_what_follows_two_dashes_is_no_option(run: Run, graded: FakeGrade) -> None:
+def test_what_follows_two_dashes_is_no_option(run, graded):
     assert run("grade", "--device", "cpu", "--", "relu", "--profile") == 2
     assert "cannot read --profile" in run.err
     assert graded.requests == []
 
 
-def test_the_version(run: Run) -> None:
+def test_the_version(run):
     for words in (["--version"], ["version"]):
         assert run(*words) == 0
         assert run.out == f"warpgrade {__version__}\n"
 
 
-def test_help_is_a_word_too(run: Run) -> None:
+def test_help_is_a_word_too(run):
     for words, option in ((["help"], ["--help"]), (["help", "grade"], ["grade", "--help"])):
         assert run(*words) == 0
         said = run.out
@@ -167,7 +162,7 @@ def test_help_is_a_word_too(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("submission")
-def test_a_line_about_a_submission_hides_no_fault_of_the_machine(run: Run, graded: FakeGrade) -> None:
+def test_a_line_about_a_submission_hides_no_fault_of_the_machine(run, graded):
     unusable = finding(Code.CACHE_UNUSABLE, "the cache cannot store builds")
     graded.card = cards.card(findings=[unusable])
     assert run("grade", "relu", "mine.py", "--device", "cpu", "--output-format", "concise") == 0
@@ -217,9 +212,7 @@ def test_a_line_about_a_submission_hides_no_fault_of_the_machine(run: Run, grade
         (["new", "solution", "rleu"], "did you mean relu?"),
     ],
 )
-def test_wrong_usage_says_what_is_wrong_and_exits_2(
-    arguments: list[str], message: str, run: Run, submission: Path
-) -> None:
+def test_wrong_usage_says_what_is_wrong_and_exits_2(arguments, message, run, submission):
     assert submission.name == "mine.py"
     assert run(*arguments) == 2
     assert message in run.err
@@ -229,14 +222,14 @@ def test_wrong_usage_says_what_is_wrong_and_exits_2(
     assert run.out == ""
 
 
-def test_problems_are_listed(run: Run) -> None:
+def test_problems_are_listed(run):
     assert run("problems", "list") == 0
     assert "\n1      relu " in run.out
     assert run("problems", "list", "--json") == 0
     assert "relu" in [problem["name"] for problem in json.loads(run.out)["problems"]]
 
 
-def test_a_broken_problem_is_named_and_hides_no_other(run: Run, tmp_path: Path) -> None:
+def test_a_broken_problem_is_named_and_hides_no_other(run, tmp_path):
     assert run("new", "problem", "good", "--problems", "own") == 0
     (tmp_path / "own" / "bad").mkdir()
     (tmp_path / "own" / "bad" / "problem.toml").write_text("titel = 1\n")
@@ -247,7 +240,7 @@ def test_a_broken_problem_is_named_and_hides_no_other(run: Run, tmp_path: Path) 
     assert len(json.loads(run.out)["broken"]) == 1
 
 
-def test_a_problem_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_is_shown(run, monkeypatch):
     found = WorkBySize({SizeName.FULL: CallWork(6 << 30, 3 << 20, 0)}, {SizeName.SMALL: "it needs values"})
     monkeypatch.setattr(least_time, "work_of", lambda _: found)
     assert run("problems", "show", "relu") == 0
@@ -260,7 +253,7 @@ def test_a_problem_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(run.out)["work"]["not_counted"] == {"small": "it needs values"}
 
 
-def test_the_folder_of_problems_may_come_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_problems_may_come_from_the_environment(run, monkeypatch):
     assert run("new", "problem", "mine", "--problems", "own") == 0
     monkeypatch.setenv("WARPGRADE_PROBLEMS", "own")
     assert run("problems", "list") == 0
@@ -268,19 +261,19 @@ def test_the_folder_of_problems_may_come_from_the_environment(run: Run, monkeypa
     assert "relu " not in run.out
 
 
-def test_a_schema_is_printed(run: Run) -> None:
+def test_a_schema_is_printed(run):
     assert run("schema", "scorecard") == 0
     assert json.loads(run.out)["title"] == "Warpgrade scorecard"
 
 
-def test_codes_are_explained_in_any_case(run: Run) -> None:
+def test_codes_are_explained_in_any_case(run):
     assert run("explain", "c405") == 0
     assert run.out.startswith("C405: output values are wrong\n\n")
     assert run("explain") == 0
     assert len(run.out.splitlines()) == len(Code)
 
 
-def test_cards_are_checked(run: Run) -> None:
+def test_cards_are_checked(run):
     write_card(cards.card(), Path("card.json"))
     assert run("check-card", "card.json") == 0
     assert run.out == "card.json is a valid scorecard\n  not signed\n"
@@ -290,7 +283,7 @@ def test_cards_are_checked(run: Run) -> None:
     assert "1 fault" in run.err
 
 
-def test_a_card_is_shown_again_with_its_samples(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_a_card_is_shown_again_with_its_samples(run, graded, submission):
     assert run("grade", "relu", submission, "--output", "card.json") == 0
     first = run.out
     assert run("show", "card.json") == 0
@@ -300,7 +293,7 @@ def test_a_card_is_shown_again_with_its_samples(run: Run, graded: FakeGrade, sub
     assert run.err == ""
 
 
-def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGrade) -> None:
+def test_a_new_problem_and_solution_lead_on_to_a_grade(run, graded):
     assert run("new", "problem", "mine") == 0
     assert "the example is a linear layer, ReLU and a division: put your own Model into" in run.out
     assert "check: warpgrade problems validate mine --problems problems\n" in run.out
@@ -313,7 +306,7 @@ def test_a_new_problem_and_solution_lead_on_to_a_grade(run: Run, graded: FakeGra
     assert "mine.py already exists" in run.err
 
 
-def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_a_grade_shows_a_screen_and_stores_its_card(run, graded, submission):
     assert run("grade", "relu", submission) == 0
     assert run.out.startswith("✓ correct  all calls agree")
     assert "scorecards/relu/mine.json" in run.out
@@ -329,7 +322,7 @@ def test_a_grade_shows_a_screen_and_stores_its_card(run: Run, graded: FakeGrade,
     assert request.terms.options.weights is None  # As the problem says.
 
 
-def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_the_options_reach_the_pipeline(run, graded, submission):
     options = "--device cpu --size awkward --tolerance kernelbench --sandbox none --timeout 7 --build-timeout 8.5"
     options += " --deadline 90"
     options += " --weights frozen"
@@ -344,38 +337,34 @@ def test_the_options_reach_the_pipeline(run: Run, graded: FakeGrade, submission:
     assert request.terms.options.weights is WeightsRule.FROZEN
 
 
-def test_an_option_may_come_from_the_environment(
-    run: Run, graded: FakeGrade, submission: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_option_may_come_from_the_environment(run, graded, submission, monkeypatch):
     monkeypatch.setenv("WARPGRADE_GRADE_SIZE", "full")
     assert run("grade", "relu", submission) == 0
     assert graded.requests[0].terms.size is SizeName.FULL
 
 
-def test_json_is_the_scorecard_and_nothing_else(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_json_is_the_scorecard_and_nothing_else(run, graded, submission):
     assert run("grade", "relu", submission, "--json", "--quiet", "--output", "here.json") == 0
     assert run.out.encode() == card_bytes(graded.card) == Path("here.json").read_bytes()
     assert run.err == ""
 
 
 @pytest.mark.parametrize("status", Status)
-def test_the_exit_code_says_the_verdict(status: Status, run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_the_exit_code_says_the_verdict(status, run, graded, submission):
     graded.card = cards.card(status=status)
     expected = {Status.CORRECT: 0, Status.INFRA_ERROR: 3}.get(status, 1)
     assert run("grade", "relu", submission) == expected
     assert run("grade", "relu", submission, "--json") == expected
 
 
-def test_a_bad_target_fails_before_the_grade(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_a_bad_target_fails_before_the_grade(run, graded, submission):
     assert run("grade", "relu", submission, "--output", submission / "card.json") == 2
     assert "cannot write a scorecard to" in run.err
     assert graded.requests == []
 
 
-def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
-    run: Run, graded: FakeGrade, submission: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
+def test_a_card_that_cannot_be_stored_is_shown_all_the_same(run, graded, submission, monkeypatch):
+    def full(*_, **__):
         raise CardNotWritten("cannot write the scorecard: No space left on device")
 
     monkeypatch.setattr("evaluator.files.card_files.write_card", full)
@@ -388,7 +377,7 @@ def test_a_card_that_cannot_be_stored_is_shown_all_the_same(
     assert len(graded.requests) == 2
 
 
-def test_who_replaces_a_grade_of_another_kind_is_told(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_who_replaces_a_grade_of_another_kind_is_told(run, graded, submission):
     first = graded.card
     run("grade", "relu", submission)
     run("grade", "relu", submission)
@@ -407,7 +396,7 @@ def test_who_replaces_a_grade_of_another_kind_is_told(run: Run, graded: FakeGrad
     assert "replaced" not in run.err
 
 
-def test_what_cannot_be_read_as_code_still_gets_a_card(run: Run, graded: FakeGrade) -> None:
+def test_what_cannot_be_read_as_code_still_gets_a_card(run, graded):
     Path("answer.md").write_text("I am sorry, I cannot do that.")
     graded.card = cards.unread_card()
     assert run("grade", "relu", "answer.md") == 1
@@ -417,7 +406,7 @@ def test_what_cannot_be_read_as_code_still_gets_a_card(run: Run, graded: FakeGra
     assert Path("scorecards/relu/answer.json").is_file()
 
 
-def test_two_texts_from_stdin_have_two_cards(run: Run, graded: FakeGrade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_texts_from_stdin_have_two_cards(run, graded, monkeypatch):
     texts = (cards.SOURCE, f"{cards.SOURCE}# again\n")
     for text in texts:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -427,7 +416,7 @@ def test_two_texts_from_stdin_have_two_cards(run: Run, graded: FakeGrade, monkey
     assert {path.stem for path in Path("scorecards/relu").iterdir()} == set(names)
 
 
-def test_a_submission_is_called_what_the_user_says(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_a_submission_is_called_what_the_user_says(run, graded, submission):
     assert run("grade", "relu", str(submission), "--name", "softmax_v2") == 0
     assert graded.requests[0].submission.name == "softmax_v2"
     assert Path("scorecards/relu/softmax_v2.json").is_file()
@@ -438,7 +427,7 @@ def test_a_submission_is_called_what_the_user_says(run: Run, graded: FakeGrade, 
 
 
 @pytest.mark.parametrize("name", ["", " ", "../up", "a/b", ".", "..", ".hidden", "new\nline", "nul\0"])
-def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_a_name_that_is_no_files_name_is_refused(name, run, graded, submission):
     assert run("grade", "relu", str(submission), "--name", name) == 2
     assert "is not a valid submission name" in run.err
     assert graded.requests == []
@@ -452,7 +441,7 @@ def test_a_name_that_is_no_files_name_is_refused(name: str, run: Run, graded: Fa
         (None, WeightsRule.FROZEN),  # From before weights changed.
     ],
 )
-def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weights: Weights, rule: WeightsRule) -> None:
+def test_a_replay_has_the_weights_of_its_card(run, graded, weights, rule):
     write_card(cards.card(weights=weights), Path("card.json"))
     assert run("grade", "--replay", "card.json", "--changed-problem") == 0
     assert run("grade", "--replay", "card.json", "--changed-problem", "--weights", "changing") == 0
@@ -469,9 +458,7 @@ def test_a_replay_has_the_weights_of_its_card(run: Run, graded: FakeGrade, weigh
         (DeviceKind.CPU, L2Inputs(rule=L2Rule.WARM), [], None),  # A card from elsewhere may hold anything.
     ],
 )
-def test_a_replay_on_a_gpu_has_the_l2_rule_of_its_card(
-    kind: DeviceKind, l2: L2Inputs | None, options: list[str], asked: L2Rule | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_on_a_gpu_has_the_l2_rule_of_its_card(kind, l2, options, asked, monkeypatch):
     monkeypatch.setattr(resolved_request, "choose", lambda _: None)
     write_card(cards.card(l2=l2, device=DeviceFacts(kind=kind, name="any")), Path("card.json"))
     named = dict(zip([each.removeprefix("--") for each in options[::2]], options[1::2], strict=True))
@@ -479,7 +466,7 @@ def test_a_replay_on_a_gpu_has_the_l2_rule_of_its_card(
     assert request_for(arguments, named).terms.options.l2 is asked
 
 
-def test_a_card_is_replayed_without_any_other_file(run: Run, graded: FakeGrade) -> None:
+def test_a_card_is_replayed_without_any_other_file(run, graded):
     card = cards.card(tolerance=ToleranceRule.KERNELBENCH)
     write_card(card, Path("card.json"))
     assert run("grade", "--replay", "card.json", "--changed-problem") == 0
@@ -510,46 +497,44 @@ LEFT_OUT = CaseResult("decode", {"batch_size": 1}, 1.0, None, None, "case small 
         ([TIMED], {"device": "emulated"}, ("small",)),
     ],
 )
-def test_a_replay_has_the_graded_cases_of_its_card(
-    others: list[CaseResult], named: dict[str, Any], names: tuple[str, ...]
-) -> None:
+def test_a_replay_has_the_graded_cases_of_its_card(others, named, names):
     write_card(cards.cases_card(*others), Path("card.json"))
     arguments = GradeArguments(replay=Path("card.json"), changed_problem=True)
     assert request_for(arguments, named).terms.options.case == names
 
 
-def test_a_card_without_code_cannot_be_replayed(run: Run, graded: FakeGrade) -> None:
+def test_a_card_without_code_cannot_be_replayed(run, graded):
     write_card(cards.unread_card(), Path("card.json"))
     assert run("grade", "--replay", "card.json", "--changed-problem") == 2
     assert "contains no submission" in run.err
     assert graded.requests == []
 
 
-def test_an_interruption_exits_130(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_an_interruption_exits_130(run, graded, submission):
     graded.card = KeyboardInterrupt()
     assert run("grade", "relu", submission) == 130
     assert "interrupted" in run.err
     assert not list(Path("scorecards").rglob("*.*"))
 
 
-def test_the_machines_failure_exits_3_with_its_hint(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_the_machines_failure_exits_3_with_its_hint(run, graded, submission):
     graded.card = JudgeFailed("the starter is lost", hint="run `warpgrade doctor`")
     assert run("grade", "relu", submission) == 3
     assert "error: the starter is lost\n  hint: run `warpgrade doctor`\n" in run.err
 
 
-def test_a_fault_of_our_own_is_never_a_verdict(run: Run, graded: FakeGrade, submission: Path) -> None:
+def test_a_fault_of_our_own_is_never_a_verdict(run, graded, submission):
     graded.card = ZeroDivisionError("oops")
     assert run("grade", "relu", submission) == 3
     assert "ZeroDivisionError: oops" in run.err
     assert "this is a fault in Warpgrade" in run.err
 
 
-def test_only_a_deep_doctor_grades_and_the_other_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_deep_doctor_grades_and_the_other_says_so(run, monkeypatch):
     ready = Diagnosis(lines=[], ready=[DeviceKind.CPU], prepared=[], untried=[DeviceKind.CPU])
     tried = []
 
-    def grade(device: DeviceKind) -> Line:
+    def grade(device):
         tried.append(device)
         return Line(name="on cpu", ok=True, needed_for=[device], found="correct", fix="")
 
@@ -567,7 +552,7 @@ def test_only_a_deep_doctor_grades_and_the_other_says_so(run: Run, monkeypatch: 
     assert "give one of them" in run.err
 
 
-def test_the_doctor_sees_this_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_sees_this_machine(run, monkeypatch):
     code = run("doctor", "--json")
     diagnosis = json.loads(run.out)
     lines = {line["name"]: line for line in diagnosis["lines"]}
@@ -588,7 +573,7 @@ def test_the_doctor_sees_this_machine(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert not [path for path in Path("cache").rglob("*") if path.is_file() and path.name != ".lock"]
 
 
-def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Artefact) -> None:
+def _stand_in(monkeypatch, *parts):
     """Have these parts in the place of the machine's own."""
     ready = Diagnosis(lines=[], ready=[DeviceKind.CPU], prepared=[])
     monkeypatch.setattr("evaluator.doctor.diagnosis.diagnose", lambda: ready)
@@ -598,16 +583,16 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch, *parts: Artefact) -> None:
 class MadeOnce:
     """Makes a part out of nothing when it is asked for the second time: the first time is a look."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.asked = 0
 
-    def __call__(self, _: object) -> str | None:
+    def __call__(self, _):
         self.asked += 1
         return None if self.asked > 1 else "not yet"
 
 
-def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: object) -> str | None:
+def test_the_doctor_prepares_and_says_what_was_made(run, monkeypatch):
+    def fails(_):
         return "no \x1b[31mheader"
 
     parts = [
@@ -628,14 +613,14 @@ def test_the_doctor_prepares_and_says_what_was_made(run: Run, monkeypatch: pytes
     assert [part["outcome"] for part in json.loads(run.out)["parts"]] == ["there", "there"]
 
 
-def test_a_machine_that_cannot_grade_prepares_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_grade_prepares_nothing(run, monkeypatch):
     monkeypatch.setattr("evaluator.doctor.diagnosis.diagnose", lambda: Diagnosis(lines=[], ready=[], prepared=[]))
     assert run("doctor", "--prepare") == 3
     assert "error: this machine cannot grade yet\n  hint: `warpgrade doctor` lists what is missing\n" in run.err
     assert run.out == ""
 
 
-def test_the_cache_is_told_and_cleared(run: Run) -> None:
+def test_the_cache_is_told_and_cleared(run):
     assert run("cache", "info") == 0
     assert run.out.splitlines()[1] == "used      0 B of 10.0 GiB (WARPGRADE_CACHE_LIMIT)"
     BuildCache(Path("cache")).put("ab" * 32, bytes(1 << 20), log="", wall_s=1.0)
@@ -655,7 +640,7 @@ def test_the_cache_is_told_and_cleared(run: Run) -> None:
     assert (json.loads(run.out)["bytes"], json.loads(run.out)["stayed"]) == (0, 0)
 
 
-def test_what_is_being_read_is_not_cleared(run: Run) -> None:
+def test_what_is_being_read_is_not_cleared(run):
     BuildCache(Path("cache")).parts.put("cd" * 32, bytes(100), log="", wall_s=1.0)
     held = BuildCache(Path("cache").absolute()).parts.folder("cd" * 32)
     assert held is not None
@@ -664,7 +649,7 @@ def test_what_is_being_read_is_not_cleared(run: Run) -> None:
     assert held.exists()
 
 
-def test_the_limit_of_the_cache_comes_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_the_cache_comes_from_the_environment(run, monkeypatch):
     monkeypatch.setenv("WARPGRADE_CACHE_LIMIT", "512MiB")
     assert run("cache", "info") == 0
     assert "0 B of 512.0 MiB" in run.out
@@ -676,25 +661,25 @@ def test_the_limit_of_the_cache_comes_from_the_environment(run: Run, monkeypatch
     assert "WARPGRADE_CACHE_LIMIT " in run.out
 
 
-def _shell(command: str) -> subprocess.CompletedProcess[str]:
+def _shell(command):
     environment = {"PYTHONPATH": str(TOP), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     script = command.replace("warpgrade", f"{sys.executable} -m cli")
     return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_closed_pipe_is_silent() -> None:
+def test_a_closed_pipe_is_silent():
     done = _shell("set -o pipefail; warpgrade schema scorecard | head -c 1")
     assert (done.returncode, done.stdout, done.stderr) == (0, "{", "")
 
 
-def test_an_ascii_terminal_is_no_crash() -> None:
+def test_an_ascii_terminal_is_no_crash():
     done = _shell("PYTHONIOENCODING=ascii warpgrade grade relu größe.py")
     assert done.returncode == 2
     assert done.stderr.isascii()
     assert "Traceback" not in done.stderr
 
 
-def test_the_shell_completes_names_of_problems() -> None:
+def test_the_shell_completes_names_of_problems():
     done = _shell("_WARPGRADE_COMPLETE=bash_complete COMP_WORDS='warp grade rel' COMP_CWORD=2 warpgrade")
     assert "plain,relu" in done.stdout.splitlines()
 
@@ -703,9 +688,7 @@ CPP = 'load_inline(cpp_sources="float* p = x.data_ptr<float>();")\nclass ModelNe
 
 
 @pytest.mark.parametrize("usual", [DeviceKind.EMULATED, DeviceKind.CUDA])
-def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(
-    usual: DeviceKind, graded: FakeGrade, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(usual, graded, run, tmp_path, monkeypatch):
     monkeypatch.setattr("evaluator.grading.resolved_request.default_device", lambda: usual)
     (tmp_path / "mine.py").write_text(CPP)
     run("grade", "relu", "mine.py")
@@ -721,7 +704,7 @@ def test_cpp_for_the_cpu_is_graded_there_where_no_device_is_asked_for(
 
 
 @pytest.mark.parametrize("name", ["level1/19_ReLU", "19_ReLU", "level1/19"])
-def test_a_name_of_kernelbench_asks_for_its_folder(name: str, run: Run, submission: Path, tmp_path: Path) -> None:
+def test_a_name_of_kernelbench_asks_for_its_folder(name, run, submission, tmp_path):
     assert run("grade", name, submission) == 2
     assert "hint: problems of KernelBench are not shipped: add --problems DIR" in run.err
     (tmp_path / "empty").mkdir()

@@ -193,7 +193,7 @@ def test_a_grade_reads_nothing_from_a_closed_stdin(card, tmp_path):
     assert Path(tmp_path, "scorecards").exists()
 
 
-def test_a_hint_wraps_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hint_wraps_on_a_terminal_alone(monkeypatch, capsys):
     error = UsageError("no", hint="a long hint " * 9 + "--with-hyphens-" + "x" * 90)
     terminal.complain("error", error)
     assert len(capsys.readouterr().err.splitlines()) == 2
@@ -207,9 +207,7 @@ def test_a_hint_wraps_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsy
     assert last == " " * 8 + "--with-hyphens-" + "x" * 90
 
 
-def test_mcp_without_its_package_serves_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mcp_without_its_package_serves_nothing(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
     assert cli.run(["mcp", "--device", "emulated"]) == 2
     assert capsys.readouterr().err.startswith("error: `warpgrade mcp` needs the package mcp")

@@ -1,6 +1,5 @@
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,13 +17,13 @@ TOP = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", SchemaName)
-def test_the_files_say_what_the_records_say(name: SchemaName) -> None:
+def test_the_files_say_what_the_records_say(name):
     stored = schema_file(name, TOP / "schemas").read_bytes()
     assert stored == schema_bytes(name), "run: python -m evaluator.schema --write"
 
 
 @pytest.mark.parametrize("name", SchemaName)
-def test_a_schema_is_a_schema_and_says_which(name: SchemaName) -> None:
+def test_a_schema_is_a_schema_and_says_which(name):
     made = schema(name)
     Draft202012Validator.check_schema(made)
     version = SCHEMA_VERSION if name is SchemaName.SCORECARD else 1
@@ -33,11 +32,11 @@ def test_a_schema_is_a_schema_and_says_which(name: SchemaName) -> None:
     assert made["description"]
 
 
-def test_the_command_line_knows_every_schema() -> None:
+def test_the_command_line_knows_every_schema():
     assert [name.value for name in SchemaName] == SCHEMAS
 
 
-def test_every_shipped_problem_fits_its_schema() -> None:
+def test_every_shipped_problem_fits_its_schema():
     validator = Draft202012Validator(schema(SchemaName.PROBLEM))
     problems = list_problems().problems
     assert problems
@@ -55,19 +54,19 @@ def test_every_shipped_problem_fits_its_schema() -> None:
         'title = "x"\nlevel = 1\ndescription = "x"\nsplit = { x = -1 }\n[sizes.full]\n[sizes.small]\n',
     ],
 )
-def test_a_wrong_problem_does_not_fit(wrong: str) -> None:
+def test_a_wrong_problem_does_not_fit(wrong):
     assert not Draft202012Validator(schema(SchemaName.PROBLEM)).is_valid(tomllib.loads(wrong))
 
 
 @pytest.mark.parametrize(
     "card", [cards.card(), cards.wrong_card(), cards.uncompiled_card(), cards.crashed_card(), cards.unread_card()]
 )
-def test_a_written_card_is_valid(card: Any, tmp_path: Path) -> None:
+def test_a_written_card_is_valid(card, tmp_path):
     write_card(card, tmp_path / "card.json")
     assert check_card(tmp_path / "card.json") == []
 
 
-def _changed(tmp_path: Path, change: Any) -> list[str]:
+def _changed(tmp_path, change):
     document = msgspec.to_builtins(cards.wrong_card())
     change(document)
     path = tmp_path / "card.json"
@@ -98,16 +97,16 @@ def _changed(tmp_path: Path, change: Any) -> list[str]:
         ),
     ],
 )
-def test_a_fault_is_named_with_its_place(change: Any, fault: str, tmp_path: Path) -> None:
+def test_a_fault_is_named_with_its_place(change, fault, tmp_path):
     assert _changed(tmp_path, change) == [fault]
 
 
-def test_a_wrong_status_is_told_what_is_allowed(tmp_path: Path) -> None:
+def test_a_wrong_status_is_told_what_is_allowed(tmp_path):
     (fault,) = _changed(tmp_path, lambda card: card.update(status="fine"))
     assert fault.startswith("status: 'fine' is none of build_error, correct,")
 
 
-def test_many_faults_are_cut_short(tmp_path: Path) -> None:
+def test_many_faults_are_cut_short(tmp_path):
     faults = _changed(tmp_path, lambda card: card.update({f"extra{n}": n for n in range(3)}, checks=[1] * 50))
     assert len(faults) == 21
     assert faults[-1].endswith("more")
@@ -127,7 +126,7 @@ def test_many_faults_are_cut_short(tmp_path: Path) -> None:
     ],
     ids=["empty", "yaml", "bytes", "list", "text", "null", "deep", "large"],
 )
-def test_what_is_no_card_at_all_is_an_error(content: bytes, message: str, tmp_path: Path) -> None:
+def test_what_is_no_card_at_all_is_an_error(content, message, tmp_path):
     path = tmp_path / "card.json"
     path.write_bytes(content)
     with pytest.raises(CardError, match=message):
@@ -135,7 +134,7 @@ def test_what_is_no_card_at_all_is_an_error(content: bytes, message: str, tmp_pa
 
 
 @pytest.mark.parametrize("depth", [100, 900, 950, 990])
-def test_a_deep_value_is_a_fault_or_an_error_but_no_crash(depth: int, tmp_path: Path) -> None:
+def test_a_deep_value_is_a_fault_or_an_error_but_no_crash(depth, tmp_path):
     path = tmp_path / "card.json"
     path.write_text('{"status": ' + "[" * depth + "]" * depth + "}")
     try:
@@ -146,6 +145,6 @@ def test_a_deep_value_is_a_fault_or_an_error_but_no_crash(depth: int, tmp_path: 
 
 
 @pytest.mark.parametrize("path", ["missing.json", ".", "/dev/zero"])
-def test_what_cannot_be_read_is_an_error(path: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_an_error(path, tmp_path):
     with pytest.raises(CardError):
         check_card(tmp_path / path)

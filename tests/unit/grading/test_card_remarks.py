@@ -12,12 +12,12 @@ FOUND = [finding(code, "x") for code in (Code.LIBRARY_IN_FORWARD, Code.NO_LAUNCH
 USUAL = [each.next_step for each in FOUND]
 
 
-def steps(status: Status, required: float | None) -> list[str]:
+def steps(status, required):
     outcome = Outcome(status=status, reason=None, findings=FOUND)
     return [each.next_step for each in with_steps_to_own_kernels(outcome, required)]
 
 
-def test_a_rejected_fallback_is_told_to_launch_a_kernel() -> None:
+def test_a_rejected_fallback_is_told_to_launch_a_kernel():
     assert steps(Status.REJECTED, 0.6) == [
         "Replace the library call by your own kernel.",
         "Launch the kernel in forward.",
@@ -28,7 +28,7 @@ def test_a_rejected_fallback_is_told_to_launch_a_kernel() -> None:
 @pytest.mark.parametrize(
     ("status", "required"), [(Status.CORRECT, 0.6), (Status.CORRECT, None), (Status.TIMEOUT, None)]
 )
-def test_other_cards_keep_the_usual_steps(status: Status, required: float | None) -> None:
+def test_other_cards_keep_the_usual_steps(status, required):
     assert steps(status, required) == USUAL
 
 
@@ -45,9 +45,7 @@ def test_other_cards_keep_the_usual_steps(status: Status, required: float | None
         (Code.WRONG_SHAPE, ENTRIES[Code.WRONG_VALUES].next_step, True, ENTRIES[Code.WRONG_VALUES].next_step),
     ],
 )
-def test_wrong_values_with_other_weights_begin_with_the_weights(
-    code: Code, own_step: str | None, is_seeded: bool, step: str
-) -> None:
+def test_wrong_values_with_other_weights_begin_with_the_weights(code, own_step, is_seeded, step):
     seeded = [finding(Code.WEIGHTS_NOT_COPIED, "x")] if is_seeded else []
     reason = finding(code, "x", next_step=own_step)
     found = reason_of(Outcome(status=Status.WRONG_RESULT, reason=reason, findings=seeded))
@@ -55,12 +53,12 @@ def test_wrong_values_with_other_weights_begin_with_the_weights(
     assert (found.message, found.next_step) == ("x", step)
 
 
-def test_a_card_without_a_reason_stays_without() -> None:
+def test_a_card_without_a_reason_stays_without():
     assert reason_of(Outcome(status=Status.CORRECT, reason=None, findings=[])) is None
 
 
 @pytest.mark.parametrize("code", [Code.IMPORT_FAILED, Code.CONSTRUCTOR_FAILED, Code.FORWARD_FAILED])
-def test_a_missing_name_names_the_code_that_was_left_out(code: Code) -> None:
+def test_a_missing_name_names_the_code_that_was_left_out(code):
     left_out = finding(Code.LEFT_OUT, "left out: the block from line 2")
     failed = finding(code, "NameError: name 'source' is not defined", line=9)
     reason = reason_of(Outcome(status=Status.BUILD_ERROR, reason=failed, findings=[left_out]))

@@ -14,24 +14,24 @@ from evaluator.catalog import find_problem, list_problems
 from evaluator.commands import main
 from evaluator.errors import UsageError
 from evaluator.judge.reference.problem_module import ProblemModule
-from evaluator.records import Problem, SizeName
+from evaluator.records import SizeName
 from evaluator.scaffold.first_solution import SolutionLanguage, solution_text
 from evaluator.scaffold.new_files import new_problem, new_solution
 
 
-def _left(folder: Path) -> list[str]:
+def _left(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def _with_source(source: str, *, backward: bool = False) -> Problem:
+def _with_source(source, *, backward=False):
     return msgspec.structs.replace(find_problem("relu"), source=source, backward=backward)
 
 
-def _classes(text: str) -> dict[str, ast.ClassDef]:
+def _classes(text):
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
 
 
-def test_a_new_problem_is_one(tmp_path: Path) -> None:
+def test_a_new_problem_is_one(tmp_path):
     assert new_problem("scaled_relu", tmp_path / "mine") == tmp_path / "mine" / "scaled_relu"
     problem = find_problem("scaled_relu", tmp_path / "mine")
     assert problem.title == "Scaled relu"
@@ -42,7 +42,7 @@ def test_a_new_problem_is_one(tmp_path: Path) -> None:
     assert _left(tmp_path / "mine" / "scaled_relu") == ["problem.toml", "reference.py"]
 
 
-def test_a_new_problem_runs_in_float32_and_float64(tmp_path: Path) -> None:
+def test_a_new_problem_runs_in_float32_and_float64(tmp_path):
     module = ProblemModule(find_problem(str(new_problem("mine", tmp_path))), SizeName.SMALL)
     model, (x,) = module.construct(0), module.draw(1, torch.device("cpu")).args
     assert (model(x).shape, model(x).dtype) == ((32, 256), torch.float32)
@@ -50,14 +50,14 @@ def test_a_new_problem_runs_in_float32_and_float64(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "2fast", "has space", "../up", "a/b", "class", "softmax-2", "größe", ".hidden"])
-def test_a_name_that_is_no_identifier_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_is_no_identifier_is_refused(name, tmp_path):
     with pytest.raises(UsageError, match="is not a valid problem name") as caught:
         new_problem(name, tmp_path)
     assert "letters" in caught.value.hint
     assert _left(tmp_path) == []
 
 
-def test_a_problem_is_never_overwritten(tmp_path: Path) -> None:
+def test_a_problem_is_never_overwritten(tmp_path):
     (tmp_path / "mine").mkdir()
     with pytest.raises(UsageError, match=r"mine already exists") as caught:
         new_problem("mine", tmp_path)
@@ -66,14 +66,14 @@ def test_a_problem_is_never_overwritten(tmp_path: Path) -> None:
     assert _left(tmp_path / "mine") == []
 
 
-def test_a_folder_that_cannot_be_made_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_the_users_to_mend(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write"):
         new_problem("mine", tmp_path / "file")
 
 
-def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
+def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
@@ -86,7 +86,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("language", SolutionLanguage)
 @pytest.mark.parametrize("problem", list_problems().problems, ids=lambda problem: problem.name)
-def test_every_shipped_problem_gets_a_skeleton(problem: Problem, language: SolutionLanguage) -> None:
+def test_every_shipped_problem_gets_a_skeleton(problem, language):
     text = solution_text(problem, language)
     model_new, model = _classes(text)["ModelNew"], _classes(problem.source)["Model"]
     assert [ast.unparse(base) for base in model_new.bases] == [ast.unparse(base) for base in model.bases]
@@ -100,7 +100,7 @@ def test_every_shipped_problem_gets_a_skeleton(problem: Problem, language: Solut
     assert signatures[0] == signatures[1]
 
 
-def test_what_forward_returns_goes_through_the_kernel() -> None:
+def test_what_forward_returns_goes_through_the_kernel():
     text = solution_text(find_problem("linear_relu_divide"), SolutionLanguage.CUDA)
     assert "        return kernels.finish(torch.relu(self.linear(x)) / self.divisor)\n" in text
 
@@ -159,7 +159,7 @@ def get_init_inputs():
 '''
 
 
-def test_a_skeleton_takes_what_model_needs_and_no_more() -> None:
+def test_a_skeleton_takes_what_model_needs_and_no_more():
     text = solution_text(_with_source(REFERENCE), SolutionLanguage.CPP)
     assert "\nSCALE = 2.0\n" in text
     assert "\nwidth = 8\n" in text  # a default of scaled
@@ -174,20 +174,20 @@ def test_a_skeleton_takes_what_model_needs_and_no_more() -> None:
     assert text.count("return None") == 2
 
 
-def test_a_kernel_that_cannot_be_hooked_in_is_said_to_be_uncalled() -> None:
+def test_a_kernel_that_cannot_be_hooked_in_is_said_to_be_uncalled():
     source = "import torch\nclass Model(torch.nn.ReLU):\n    pass\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
     text = solution_text(_with_source(source), SolutionLanguage.CPP)
     assert "its kernel, a copy, is not called yet" in " ".join(text.split())
     assert "class ModelNew(torch.nn.ReLU):" in text
 
 
-def test_a_model_that_is_no_class_cannot_be_started_from() -> None:
+def test_a_model_that_is_no_class_cannot_be_started_from():
     source = "from torch.nn import ReLU as Model\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
     with pytest.raises(UsageError, match="by a class statement"):
         solution_text(_with_source(source), SolutionLanguage.CUDA)
 
 
-def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
+def test_a_skeleton_says_how_its_problem_is_found(tmp_path):
     assert "warpgrade grade relu THIS_FILE" in solution_text(find_problem("relu"), SolutionLanguage.CUDA)
     own = find_problem(str(new_problem("mine", tmp_path / "my problems")))
     text = solution_text(own, SolutionLanguage.CUDA)
@@ -198,7 +198,7 @@ def test_a_skeleton_says_how_its_problem_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_commands_of_the_agents_page_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
+def test_the_commands_of_the_agents_page_exist(tmp_path, monkeypatch, own):
     monkeypatch.chdir(tmp_path)
     if own:
         new_problem("mine", Path("my problems"))
@@ -219,7 +219,7 @@ def test_the_commands_of_the_agents_page_exist(tmp_path: Path, monkeypatch: pyte
         assert Path(named.get("submission", "fast.py")).is_file()
 
 
-def test_an_agents_page_is_never_overwritten(tmp_path: Path) -> None:
+def test_an_agents_page_is_never_overwritten(tmp_path):
     (tmp_path / "AGENTS.md").write_text("mine")
     with pytest.raises(UsageError, match=r"AGENTS.md already exists"):
         new_solution(find_problem("relu"), tmp_path / "relu.py", agents="ours")
@@ -227,12 +227,12 @@ def test_an_agents_page_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
 
 
-def test_a_title_cannot_end_the_docstring() -> None:
+def test_a_title_cannot_end_the_docstring():
     problem = msgspec.structs.replace(find_problem("relu"), title='"""\nimport os\\')
     assert ast.get_docstring(ast.parse(solution_text(problem, SolutionLanguage.CPP)))
 
 
-def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
+def test_a_solution_is_written_and_never_overwritten(tmp_path):
     path = tmp_path / "deep" / "relu.py"
     new_solution(find_problem("relu"), path)
     text = path.read_text()
@@ -244,7 +244,7 @@ def test_a_solution_is_written_and_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_cpp_skeleton_compiles_and_agrees_with_its_reference(tmp_path: Path) -> None:
+def test_a_cpp_skeleton_compiles_and_agrees_with_its_reference(tmp_path):
     problem = find_problem("relu_backward")
     new_solution(problem, tmp_path / "solution.py", SolutionLanguage.CPP)
     (tmp_path / "reference.py").write_text(problem.source)
