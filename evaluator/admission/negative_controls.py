@@ -207,48 +207,34 @@ def _shuffled(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.reshape(-1).flip(0).reshape(tensor.shape) if tensor.numel() > 1 else None
 
 
+def _emptied(tensor: torch.Tensor, part: int, *, at_the_end: bool = True) -> torch.Tensor | None:
+    """Return the tensor with zeros in the last `part`-th of each row, or behind the first; None for shorter rows."""
+    size = tensor.shape[-1] if tensor.dim() else 0
+    if size < part:
+        return None
+    kept = tensor.clone()
+    kept[..., size - size // part if at_the_end else size // part :] = 0
+    return kept
+
+
 def _without_end(tensor: torch.Tensor, part: int) -> torch.Tensor | None:
-    if tensor.numel() < part:
-        return None
-    flat = tensor.reshape(-1).clone()
-    flat[len(flat) - len(flat) // part :] = 0
-    return flat.reshape(tensor.shape)
+    kept = _emptied(tensor.reshape(-1), part)
+    return None if kept is None else kept.reshape(tensor.shape)
 
 
-def _half_of_rows(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dim() == 0 or tensor.shape[-1] < 2:
-        return tensor
-    half = tensor.clone()
-    half[..., tensor.shape[-1] // 2 :] = 0
-    return half
-
-
-def _without_tail(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dim() == 0 or tensor.shape[-1] < _TAIL:
-        return tensor
-    start = tensor.clone()
-    start[..., tensor.shape[-1] - tensor.shape[-1] // _TAIL :] = 0
-    return start
-
-
-def _start_of_rows(tensor: torch.Tensor) -> torch.Tensor | None:
-    if tensor.dim() == 0 or tensor.shape[-1] < _PARTS:
-        return None
-    start = tensor.clone()
-    start[..., tensor.shape[-1] // _PARTS :] = 0
-    return start
-
-
-def _on(case: ControlCall, change: Callable[[torch.Tensor], torch.Tensor]) -> Answer | None:
-    """Return the reference's answer on inputs with `change` in the floating-point tensors and in declared codes."""
+def _on(case: ControlCall, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Answer | None:
+    """Return the reference's answer on inputs with `change`, if any, in floating-point tensors and declared codes."""
     forms = input_forms(case.reference.problem, case.reference.model, case.inputs)
     numbers = itertools.count()
 
     def real(tensor: torch.Tensor) -> torch.Tensor:
         form = forms.get(next(numbers)) or format_of(tensor.dtype)
-        if form is not None:
-            return nearest(change(elements(tensor, form).values), form)
-        return change(tensor) if tensor.is_floating_point() else tensor
+        if form is None and not tensor.is_floating_point():
+            return tensor
+        values = tensor if form is None else elements(tensor, form).values
+        changed = change(values)
+        changed = values if changed is None else changed
+        return changed if form is None else nearest(changed, form)
 
     changed = Arguments(mapped(case.inputs.args, real), mapped(case.inputs.kwargs, real))
     return _run(case.reference, changed)
@@ -329,9 +315,9 @@ _ANSWERS: dict[NegativeControl, Callable[[ControlCall], Answer | None]] = {
     NegativeControl.STALE_WEIGHTS: _with_other_weights,
     NegativeControl.POSITIVE: lambda case: _on(case, lambda tensor: tensor.clamp(min=0)),
     NegativeControl.MAGNITUDES: lambda case: _on(case, torch.abs),
-    NegativeControl.HALF_INPUT: lambda case: _on(case, _half_of_rows),
-    NegativeControl.TAIL_INPUT: lambda case: _on(case, _without_tail),
-    NegativeControl.ROW_START: lambda case: _each(case, _start_of_rows),
+    NegativeControl.HALF_INPUT: lambda case: _on(case, lambda tensor: _emptied(tensor, 2, at_the_end=False)),
+    NegativeControl.TAIL_INPUT: lambda case: _on(case, lambda tensor: _emptied(tensor, _TAIL)),
+    NegativeControl.ROW_START: lambda case: _each(case, lambda tensor: _emptied(tensor, _PARTS, at_the_end=False)),
     NegativeControl.SEVEN_EIGHTHS: _with_terms_left_out,
     **{control: _in_format(control) for control in sorted(IN_FEWER_BITS)},
     NegativeControl.CUT_OFF: lambda case: off_by(case.reference.problem, case.exact, 1, 2),
