@@ -4,12 +4,13 @@ Each layer is tried once in a forked child; versions prove nothing. The calling 
 multithreaded process cannot enter a user namespace.
 """
 
+import contextlib
 import os
 import platform
 import resource
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -76,18 +77,12 @@ def _mapped_bytes() -> int:
 
 
 def _tasks_of_this_user() -> int:
-    return sum(_threads_of_this_user())
-
-
-def _threads_of_this_user() -> Iterator[int]:
-    user = Path("/proc/self").stat().st_uid
+    user, count = Path("/proc/self").stat().st_uid, 0
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):  # The process ended during the scan.
             if folder.stat().st_uid == user:
-                yield sum(1 for _ in (folder / "task").iterdir())
-        except OSError:
-            # The process ended during the scan.
-            continue
+                count += sum(1 for _ in (folder / "task").iterdir())
+    return count
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,19 +257,18 @@ def _try_view(kind: Namespaces, own_user: bool) -> None:  # noqa: FBT001 - priva
             scratch_bytes=_TRIAL_SCRATCH_BYTES,
         )
 
-        def build() -> None:
-            mounts.build(trial_view, (os.geteuid(), os.getegid()))
-
         def enter_and_build() -> None:
             privileges.enter(kind, user)
             # The next child becomes the first process of the new process namespace.
-            problem = _failure_of(build)
-            if problem:
-                raise OSError(problem)
+            _in_a_child(lambda: mounts.build(trial_view, (os.geteuid(), os.getegid())))
 
-        problem = _failure_of(enter_and_build)
-        if problem:
-            raise OSError(problem)
+        _in_a_child(enter_and_build)
+
+
+def _in_a_child(trial: Callable[[], object]) -> None:
+    """Run `trial` in a forked child. Raises OSError if it raises there."""
+    if problem := _failure_of(trial):
+        raise OSError(problem)
 
 
 def _failure_of(trial: Callable[[], object]) -> str:
