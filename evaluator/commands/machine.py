@@ -30,25 +30,19 @@ def doctor(*, deep: bool, prepare: bool, as_json: bool) -> ExitCode:
     from evaluator.report import machine
     from evaluator.report.progress_line import progress_on
 
-    if prepare:
-        with progress_on(sys.stderr) as progress:
-            progress.stage("look", "this machine")
-            preparations = doctor.prepare(doctor.diagnose().ready, progress)
-        if as_json:
-            terminal.emit(terminal.json_text(preparations))
-        else:
-            terminal.show(lambda console: machine.render_preparations(preparations, console))
-        return preparations.exit_code
     with progress_on(sys.stderr) as progress:
         progress.stage("look", "this machine")
         diagnosis = doctor.diagnose()
+        preparations = doctor.prepare(diagnosis.ready, progress) if prepare else None
         if deep:
             diagnosis = sample_grade.tried(diagnosis, progress)
     if as_json:
-        terminal.emit(terminal.json_text(diagnosis))
-    else:
+        terminal.emit(terminal.json_text(preparations or diagnosis))
+    elif preparations is None:
         terminal.show(lambda console: machine.render_diagnosis(diagnosis, console))
-    return diagnosis.exit_code
+    else:
+        terminal.show(lambda console: machine.render_preparations(preparations, console))
+    return (preparations or diagnosis).exit_code
 
 
 _CACHE_EPILOG = """\b
