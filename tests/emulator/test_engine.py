@@ -118,17 +118,42 @@ class TestSchedules:
     def test_a_shuffle_is_another_one_for_each_launch_and_seed(self, run):
         assert len({run("turns", order=SHUFFLED, seed=seed) for seed in range(100, 2000, 300)}) > 3
 
-    @EVERY_ORDER
-    def test_atomics_between_workers(self, run, order, seed):
-        expected = "32000 -64000 499 -63 96000 16000 0"
-        assert run("atomics", order=order, seed=seed, workers=4) == expected
+
+@EVERY_ORDER
+@pytest.mark.parametrize(
+    ("case", "workers", "said"),
+    [
+        ("atomics", 4, "32000 -64000 499 -63 96000 16000 0"),
+        ("counting_barriers", 1, "22 22 0 1"),
+        ("warp_shuffles", 1, "wrong 0"),
+        ("warp_votes", 1, "aaaaaaaa 1 0 ff ff000000 496 7 31"),
+        ("active_mask", 1, "11111111 eeeeeeee 8"),
+    ],
+)
+def test_threads_that_talk_say_the_same_in_every_order(run, case, workers, said, order, seed):
+    assert run(case, order=order, seed=seed, workers=workers) == said
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("barrier_in_warps_of_their_own", "1 2"),
+        ("missing_lane", "1 1"),  # A lane that does not exist gives NaN.
+        ("lanes_that_left", "20"),
+        ("fresh_memory", "1 1"),
+        ("devices", "cudaSuccess cudaSuccess cudaSuccess cudaErrorInvalidDevice"),
+        ("templates", "18 21"),
+        ("symbols", "4 cudaErrorInvalidValue"),
+        ("copies", "cudaSuccess cudaErrorInvalidValue cudaErrorInvalidValue"),
+        ("properties", "132 232448 9.0 4"),  # of an H200
+        ("intrinsics", "80000000 32 4 8 77441100 3 4 1 0 1 2 3 -2 1 1 1 3 2 1"),
+    ],
+)
+def test_a_case_says_what_a_gpu_says(run, case, said):
+    assert run(case) == said
 
 
 class TestBarriers:
-    @EVERY_ORDER
-    def test_counting_barriers(self, run, order, seed):
-        assert run("counting_barriers", order=order, seed=seed) == "22 22 0 1"
-
     @EVERY_WORKERS
     def test_a_barrier_that_some_threads_pass_by(self, run, workers):
         text = run("divergent_barrier", 16, workers=workers)
@@ -152,9 +177,6 @@ class TestBarriers:
         assert "another at __syncthreads (submission.cu:202)" in text
         assert text.endswith("(submission.cu:204)")
 
-    def test_warps_at_two_barriers(self, run):
-        assert run("barrier_in_warps_of_their_own") == "1 2"
-
     def test_deadlock(self, run):
         text = run("deadlock")
         assert text.startswith("emulator[deadlock]: kernel stuck block (0,0,0) thread (0,0,0): ")
@@ -166,24 +188,6 @@ class TestBarriers:
 
 
 class TestWarps:
-    @EVERY_ORDER
-    def test_shuffles(self, run, order, seed):
-        assert run("warp_shuffles", order=order, seed=seed) == "wrong 0"
-
-    @EVERY_ORDER
-    def test_votes_matches_and_reductions(self, run, order, seed):
-        assert run("warp_votes", order=order, seed=seed) == "aaaaaaaa 1 0 ff ff000000 496 7 31"
-
-    @EVERY_ORDER
-    def test_lanes_in_one_branch_are_active_together(self, run, order, seed):
-        assert run("active_mask", order=order, seed=seed) == "11111111 eeeeeeee 8"
-
-    def test_a_lane_that_does_not_exist_gives_nan(self, run):
-        assert run("missing_lane") == "1 1"
-
-    def test_lanes_that_left_are_not_waited_for(self, run):
-        assert run("lanes_that_left") == "20"
-
     def test_a_lane_outside_of_its_mask(self, run):
         text = run("lane_outside_mask")
         assert text.startswith("emulator[lane-outside-mask]: kernel wrong_mask block (0,0,0) thread (16,0,0): lane 16 ")
@@ -305,9 +309,6 @@ class TestGuards:
 
     def test_use_after_free(self, run):
         assert "WRITE 8 bytes into a freed cudaMalloc of 4096 bytes (submission.cu:601)" in run("use_after_free")
-
-    def test_fresh_memory_is_nan(self, run):
-        assert run("fresh_memory") == "1 1"
 
     @pytest.mark.parametrize(
         ("fill", "is_one"),
@@ -509,13 +510,8 @@ class TestLaunches:
         assert self.refusal(emulator) == ""
 
     def test_more_dynamic_memory_after_opting_in(self, run):
+        """Behind the tests of the limit, which opting in raises for the process."""
         assert run("opt_in") == "cudaErrorInvalidValue 1 cudaSuccess"
-
-    def test_the_one_device_is_number_0_and_of_a_cpu_tensor_minus_1(self, run):
-        assert run("devices") == "cudaSuccess cudaSuccess cudaSuccess cudaErrorInvalidDevice"
-
-    def test_templates_and_typed_launch_function(self, run):
-        assert run("templates") == "18 21"
 
     @EVERY_WORKERS
     @pytest.mark.parametrize("waits", [0, 1])
@@ -537,20 +533,6 @@ class TestLaunches:
 
     def test_the_line_of_an_assertion(self, run):
         assert run("assertion").endswith("(submission.cu:901)")
-
-
-class TestRuntimeApi:
-    def test_symbols(self, run):
-        assert run("symbols") == "4 cudaErrorInvalidValue"
-
-    def test_copies_and_frees(self, run):
-        assert run("copies") == "cudaSuccess cudaErrorInvalidValue cudaErrorInvalidValue"
-
-    def test_properties_are_those_of_an_h200(self, run):
-        assert run("properties") == "132 232448 9.0 4"
-
-    def test_intrinsics(self, run):
-        assert run("intrinsics") == "80000000 32 4 8 77441100 3 4 1 0 1 2 3 -2 1 1 1 3 2 1"
 
 
 def test_the_portable_switch_runs_the_same_kernels(libraries, tmp_path):
