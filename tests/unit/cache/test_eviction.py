@@ -289,9 +289,9 @@ def check_whole(root, *, namespace=CacheNamespace.BUILDS):
 def test_writers_killed_at_any_moment_leave_whole_entries_or_none(tmp_path):
     """Writers that also evict: the limit is a few entries."""
     first = 0
-    for turn in range(12):
+    for turn in range(6):
         writer = start_writer(tmp_path, first, recent_s=-1.0, limit="1MiB")
-        time.sleep(0.01 + 0.017 * turn)
+        time.sleep(0.01 + 0.034 * turn)
         last = stop_writer(writer)
         first = first + 1 if last is None else last + 1
         check_whole(tmp_path)

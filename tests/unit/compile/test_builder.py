@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.cache.build_cache import BuildCache
-from evaluator.compile.builder import CpuBuilder, read_library, work_folder
+from evaluator.compile.builder import CpuBuilder, work_folder
 from evaluator.errors import JudgeFailed
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
@@ -202,12 +202,9 @@ def test_a_compiler_that_was_killed_is_told_from_one_that_says_no(made, how):
     assert failed(made, Tool(**how)).finding.details["killed"] is True
 
 
-def test_a_compiler_that_says_no_was_not_killed(made):
-    assert failed(made, Tool(exit_code=1, output="no\n")).finding.details["killed"] is False
-
-
 def test_a_compiler_that_says_nothing_is_told_by_its_last_line_or_its_exit_code(made):
-    assert failed(made, Tool(exit_code=2, output="one\ntwo\n\n")).finding.message.endswith("two")
+    said = failed(made, Tool(exit_code=2, output="one\ntwo\n\n")).finding
+    assert (said.message[-3:], said.details["killed"]) == ("two", False)
     assert "2" in failed(made, Tool(exit_code=2)).finding.message
     assert len(failed(made, Tool(exit_code=2, output="x" * 60_000)).finding.message) < 1000
 
@@ -217,10 +214,6 @@ def test_a_compiler_that_runs_too_long_is_a_timeout_whatever_it_left(made, exit_
     built = failed(made, Tool(timed_out=True, exit_code=exit_code, output="main.cpp:4:13: error: expected ';'"))
     assert built.finding.code == Code.COMPILER_TIMED_OUT.value
     assert "30 s" in built.finding.message
-
-
-def test_a_compiler_that_was_killed_gives_no_library(made):
-    assert failed(made, Tool(exit_code=None, signal="SIGKILL")).finding.code == Code.COMPILE_FAILED.value
 
 
 def _bind(path: Path) -> None:
@@ -245,11 +238,6 @@ def test_what_is_no_plain_file_of_sane_size_is_no_library(made, write):
     before = len(list(Path("/proc/self/fd").iterdir()))
     assert failed(made, Tool(write)).finding.code == Code.COMPILE_FAILED.value
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-def test_a_plain_file_is_read(tmp_path):
-    (tmp_path / "x.so").write_bytes(LIBRARY)
-    assert read_library(tmp_path / "x.so") == LIBRARY
 
 
 def test_a_full_disk_is_the_judges_failure(made, monkeypatch):

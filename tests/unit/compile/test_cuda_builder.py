@@ -15,7 +15,6 @@ from evaluator.compile.precompiled import precompile, precompiled_folder, why_no
 from evaluator.findings import Code
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.toolchain import nvcc
-from evaluator.toolchain.nvcc import architecture
 from tests.unit.compile.tool_results import ended
 
 CUDA = """
@@ -38,7 +37,6 @@ TEMPLATE = replace(
 )
 LIBRARY = b"\x7fELF library"
 BAD_KERNEL = 'cuda.cu(7): error: identifier "y" is undefined\n'
-BAD_SPLIT_KERNEL = 'cuda.cu(7): error: identifier "y" is undefined\n'
 
 
 class Tools:
@@ -87,14 +85,6 @@ def made(tmp_path):
     return builder
 
 
-@pytest.mark.parametrize(
-    ("capability", "name"),
-    [((7, 5), "75"), ((8, 0), "80"), ((8, 9), "89"), ((9, 0), "90a"), ((10, 3), "103a"), ((12, 0), "120a")],
-)
-def test_an_architecture_has_its_own_features_where_there_are_any(capability, name):
-    assert architecture(*capability) == name
-
-
 def test_the_quickest_step_builds(made):
     tools = Tools()
     built = made(tools).build(REQUEST)
@@ -126,7 +116,7 @@ def test_a_step_that_fails_is_no_verdict(made):
 
 
 def test_an_error_that_two_steps_agree_on_is_final(made):
-    tools = Tools({"split": BAD_SPLIT_KERNEL, "light": BAD_KERNEL})
+    tools = Tools({"split": BAD_KERNEL, "light": BAD_KERNEL})
     built = made(tools).build(REQUEST)
     assert built.library is None
     assert tools.steps == ["split", "light"]

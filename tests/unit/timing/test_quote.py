@@ -70,7 +70,7 @@ def test_time_that_was_not_watched_is_part_of_the_resolution(middle_ms, quoted):
     assert len(messages) == (not quoted)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(before=times, submission=times, after=times, clock=st.sampled_from(ClockKind))
 @pytest.mark.slow
 def test_both_halves_of_the_reference_count_alike(before, submission, after, clock):
