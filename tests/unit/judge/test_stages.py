@@ -1,132 +1,142 @@
-"""How a submission is timed where the GPU may not have been quiet, without a runner."""
+"""The check and the timing of a submission, without a runner."""
 
 import contextlib
 import itertools
 from types import SimpleNamespace
 
 import pytest
-import torch
 from msgspec.structs import replace
 
+from evaluator.catalog import find_problem
 from evaluator.findings import Code, finding
+from evaluator.grade_options import GradeOptions
 from evaluator.judge import checked_calls as checked_calls_module
 from evaluator.judge import stages, timing_stage
 from evaluator.judge.checked_calls import checked_calls
 from evaluator.judge.clock.gpu_monitor import NO_WATCH
 from evaluator.judge.context.reference_timing import After, Reading
 from evaluator.judge.reference.changing_weights import NO_SITES
+from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial import timing_loop
 from evaluator.judge.trial.trial import Trial
 from evaluator.protocol.frames import Constructed
-from evaluator.records import Build, DeviceKind, Fault, SizeName, Status, WeightsRule, cases_of, seed_text
+from evaluator.records import Build, DeviceKind, Fault, GradeMode, Status, seed_text
 from evaluator.sandbox.time_limit import CpuTime
 from tests import cards
 
-
-@pytest.fixture
-def context():
-    """A context whose runners answer nothing; it counts them."""
-    trial_runner = SimpleNamespace(look_closely=lambda: None, unproven=lambda: None, pace_s=0.0, earlier_weights=[])
-
-    def load(meanwhile=None):
-        if meanwhile is not None:
-            meanwhile()
-
-    child = SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {}))
-    session = SimpleNamespace(child=child, leave=lambda: None)
-    place = SimpleNamespace(
-        session=session,
-        load=load,
-        construct=lambda: None,
-        sites=lambda _: NO_SITES,
-        trial_runner=lambda _: trial_runner,
-    )
-    started = []
-
-    @contextlib.contextmanager
-    def start(source, build_service):
-        started.append(source)
-        yield place
-
-    return SimpleNamespace(
-        source="",
-        right_at=(),
-        build_services=SimpleNamespace(for_submission=lambda: None),
-        runners=SimpleNamespace(start=start, pool=SimpleNamespace(begin_refill=lambda: None)),
-        started=started,
-        trial_runner=trial_runner,
-        place=place,
-        seeds=SimpleNamespace(timed=lambda side: iter(()), proofs=lambda: iter(())),
-        call_timeout_s=1.0,
-        gpu_session=None,
-        begin_side=lambda: NO_WATCH,
-    )
-
-
+FREEZE = "atomic-freeze"
+BUILT = Build(ok=True, import_s=0.0, units=[])
+RIGHT = Trial(cards.check(), None, 0.0, copied=False)
 BEFORE = Reading(cards.samples("reference_before", 1.0), None, None)
 AFTER = After(cards.samples("reference_after", 1.0), 3.0, 1.01)
 
 
-def right_runner(context):
-    """Give the runner of the checked calls."""
-    ends = contextlib.ExitStack()
-    place = ends.enter_context(context.runners.start(context.source, None))
-    return stages.RightRunner(context.trial_runner, place.session, NO_SITES, ends)
+def terms(device=DeviceKind.CPU, **options):
+    gpu = "a GPU" if device is DeviceKind.CUDA else None
+    return GradeTerms(find_problem("relu"), GradeOptions(device, **options), gpu, 2)
 
 
-def timed(context):
-    """Time the submission in the runner of its checked calls."""
-    with contextlib.ExitStack() as ends:
-        return timing_stage._timed_submission(context, BEFORE, right_runner(context), ends)
+class Grade:
+    """A grade whose runners make a single, correct call. It counts those `started` and `alive`; `did` is the order."""
 
+    call_timeout_s, source, right_at, gpu_session = 1.0, "", (), None
+    begin_side = staticmethod(lambda: NO_WATCH)
 
-def measured(context, monkeypatch, after=lambda: AFTER, kept=None, *, lives=True):
-    """Time the submission beside a reference with these halves; `kept` is that after an earlier submission.
+    def __init__(self):
+        self.started, self.alive, self.did, self.terms = 0, 0, [], terms()
+        self.trial_runner = SimpleNamespace(
+            run=lambda *_, **__: RIGHT,
+            look_closely=lambda: None,
+            unproven=lambda: None,
+            pace_s=0.0,
+            earlier_weights=[],
+            lacks_proof=False,
+        )
+        child = SimpleNamespace(cpu_time=lambda: CpuTime(0.0, {}))
+        self.place = SimpleNamespace(
+            session=SimpleNamespace(child=child, leave=lambda: self.did.append("leave")),
+            load=lambda meanwhile=None: None if meanwhile is None else meanwhile(),
+            construct=lambda: Constructed(difference=None),
+            sites=lambda _: NO_SITES,
+            trial_runner=lambda _: self.trial_runner,
+        )
+        pool = SimpleNamespace(begin_refill=lambda: self.did.append("refill"))
+        self.runners = SimpleNamespace(start=self._start, pool=pool)
+        served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
+        self.build_services = SimpleNamespace(for_submission=lambda: served)
+        self.seeds = SimpleNamespace(
+            timed=lambda side: iter(()),
+            checks=lambda _: [1],
+            more_checks=lambda *_: [],
+            proofs=lambda: iter(()),
+            distribution_mix=SimpleNamespace(untried=[]),
+        )
+        self.backend, self.sandbox = SimpleNamespace(room_for=lambda _: True), SimpleNamespace(layers=[FREEZE])
+        self.reference = SimpleNamespace(
+            weights=SimpleNamespace(exist=False), has_fixed_inputs=False, draws_numbers=False, author_check=None
+        )
 
-    The runner of the checked calls `lives`, or there is a new one.
-    """
-    monkeypatch.setattr(timing_stage, "record", lambda *_: None)
-    context.terms = SimpleNamespace(gpu=None, weights=WeightsRule.CHANGING)
-    context.reference = SimpleNamespace(weights=None)
-    timer = SimpleNamespace(after=after, kept_after=kept)
-    right = right_runner(context)
-    if not lives:
-        monkeypatch.setattr(timing_stage, "_new_runner", lambda _: right)
-    reference = timing_stage.ReferenceSide(BEFORE, [])
-    return timing_stage.measure_both(context, timer, reference, right if lives else None)
+    @contextlib.contextmanager
+    def _start(self, source, build_service):
+        self.started, self.alive = self.started + 1, self.alive + 1
+        yield self.place
+        self.alive -= 1
+        self.did.append("ended")
+
+    def checked(self, ends=None):
+        return stages.check(self, BUILT, ends or contextlib.ExitStack())
+
+    def timed(self, after=lambda: AFTER, kept=None, *, lives=True):
+        """Time the submission beside a reference with these halves; `kept` is that after an earlier submission.
+
+        The runner of the checked calls `lives`, or there is a new one.
+        """
+        right = None
+        if lives:
+            ends = contextlib.ExitStack()
+            place = ends.enter_context(self._start(self.source, None))
+            right = stages.RightRunner(self.trial_runner, place.session, NO_SITES, ends)
+        timer = SimpleNamespace(after=after, kept_after=kept)
+        return timing_stage.measure_both(self, timer, timing_stage.ReferenceSide(BEFORE, []), right)
+
+    def looked_at_closely(self, look):
+        """Have a bench that may be looked at closely only when its runner has ended, and what `look` gives then."""
+
+        def closely():
+            assert not self.alive, "what a runner holds of a GPU would decide"
+            return look()
+
+        self.trial_runner.look_closely = closely
 
 
 @pytest.fixture
-def no_second_process(monkeypatch):
-    monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: None)
+def grade(monkeypatch):
+    """A grade that draws no lot for a second process."""
+    monkeypatch.setattr(timing_stage, "secrets", SimpleNamespace(randbelow=lambda _: 1))
+    monkeypatch.setattr(checked_calls_module, "has_many_answers", lambda _: False)
+    return Grade()
 
 
-def faults(monkeypatch, *codes, medians_ms=(1.0,)):
-    """Have a side fail with each of these in turn, and then be measured; those of T306 have samples too."""
-    left = [Fault(Status.REJECTED, finding(code, "it worked on")) for code in codes]
-    medians = itertools.chain(medians_ms, itertools.repeat(1.0))
+@pytest.fixture
+def sides(monkeypatch):
+    """Have a side fail with each of these codes in turn, and then be measured; those of T306 have samples too."""
 
-    def side(*_, **__):
-        samples = cards.samples("submission", next(medians))
-        if not left:
-            return timing_loop.TimedSide(samples, None)
-        late = left[0].finding.code == Code.WORK_AFTER_DONE.value
-        return timing_loop.TimedSide(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
+    def fail(*codes, medians_ms=(1.0,)):
+        left = [Fault(Status.REJECTED, finding(code, "it worked on")) for code in codes]
+        medians, usual_ms = itertools.chain(medians_ms, itertools.repeat(1.0)), []
 
-    monkeypatch.setattr(timing_loop, "side", side)
+        def side(*_, **how):
+            usual_ms.append(how["usual_ms"])
+            samples = cards.samples("submission", next(medians))
+            if not left:
+                return timing_loop.TimedSide(samples, None)
+            late = left[0].finding.code == Code.WORK_AFTER_DONE.value
+            return timing_loop.TimedSide(samples if late else None, Trial(None, left.pop(0), 0.0, copied=False))
 
+        monkeypatch.setattr(timing_loop, "side", side)
+        return usual_ms
 
-def test_a_submission_is_timed_beside_the_references_single_calls(context, monkeypatch):
-    """Else no submission would be a clear loser, and each would make twenty single calls."""
-    usual_ms = []
-
-    def side(*_, **how):
-        usual_ms.append(how["usual_ms"])
-        return timing_loop.TimedSide(cards.samples("submission", 1.0), None)
-
-    monkeypatch.setattr(timing_loop, "side", side)
-    timed(context)
-    assert usual_ms == [cards.samples("reference_before", 1.0).median_ms]
+    return fail
 
 
 def test_shared_headers_are_made_before_a_build_and_outside_its_time():
@@ -141,146 +151,72 @@ def test_shared_headers_are_made_before_a_build_and_outside_its_time():
     assert did == ["headers", "service", "import"]
 
 
-def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(context, monkeypatch):
-    faults(monkeypatch, Code.WORK_AFTER_DONE, Code.NOT_QUIET)
-    right = timed(context)
-    assert right.samples.median_ms == 1.0
-    assert [(each.code, each.details) for each in right.remarks] == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
-    assert len(context.started) == 3
-    faults(monkeypatch, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
-    refused = timed(context)
+def test_what_somebody_else_may_have_done_is_no_verdict_before_it_was_seen_three_times(grade, sides):
+    usual_ms = sides(Code.WORK_AFTER_DONE, Code.NOT_QUIET)
+    right = grade.timed()
+    assert right.timing.submission_median_ms == 1.0
+    remarks = [(each.code, each.details) for each in right.findings if "attempt" in each.details]
+    assert remarks == [("T306", {"attempt": 1}), ("T305", {"attempt": 2})]
+    assert grade.started == 3
+    # Else no submission would be a clear loser, and each would make twenty single calls.
+    assert usual_ms == [BEFORE.samples.median_ms] * 3
+    sides(Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE, Code.WORK_AFTER_DONE)
+    refused = grade.timed()
     assert (refused.fault.status, refused.fault.finding.code) == (Status.REJECTED, Code.WORK_AFTER_DONE.value)
-    assert len(context.started) == 6
-    faults(monkeypatch, Code.WRONG_VALUES)  # Nobody else can have done this.
-    assert timed(context).fault.finding.code == Code.WRONG_VALUES.value
-    assert len(context.started) == 7
+    assert grade.started == 6
+    sides(Code.WRONG_VALUES)  # Nobody else can have done this.
+    assert grade.timed().fault.finding.code == Code.WRONG_VALUES.value
+    assert grade.started == 7
 
 
 @pytest.mark.parametrize("medians_ms", [(3.0, 2.0), (2.0, 3.0)])
-def test_nobody_gains_by_failing_a_try(context, monkeypatch, medians_ms):
-    faults(monkeypatch, Code.WORK_AFTER_DONE, medians_ms=medians_ms)
-    assert timed(context).samples.median_ms == 3.0
+def test_nobody_gains_by_failing_a_try(grade, sides, medians_ms):
+    sides(Code.WORK_AFTER_DONE, medians_ms=medians_ms)
+    assert grade.timed().timing.submission_median_ms == 3.0
 
 
-def ended_when_looked_at(context, look):
-    """Have a bench that may be looked at closely only when its runner has ended, and what `look` gives then."""
-    alive = []
-    start = context.runners.start
-
-    @contextlib.contextmanager
-    def counted(*asked):
-        with start(*asked) as place:
-            alive.append(place)
-            yield place
-        alive.pop()
-
-    def closely():
-        assert not alive, "what a runner holds of a GPU would decide"
-        return look()
-
-    context.runners.start = counted
-    context.trial_runner.look_closely = closely
+LOWER = Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32"))
 
 
 def no_memory():
     raise MemoryError("2 GiB more")
 
 
-@pytest.mark.usefixtures("no_second_process")
-def test_timed_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
-    faults(monkeypatch)
-    lower = Trial(None, Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32")), 0.0, copied=False)
-    ended_when_looked_at(context, lambda: lower)
-    assert measured(context, monkeypatch).fault == lower.fault
-    ended_when_looked_at(context, no_memory)
-    right = measured(context, monkeypatch)
-    assert right.timing.submission_median_ms == 1.0
-    (remark,) = (each for each in right.findings if each.code == "C418")
+@pytest.mark.parametrize("stage", ["timed", "checked"])
+def test_calls_are_looked_at_closely_when_their_runner_has_ended(grade, sides, stage):
+    sides()
+    grade.terms = terms(mode=GradeMode.FULL if stage == "timed" else GradeMode.CHECK)
+    grade.looked_at_closely(lambda: Trial(cards.check(), LOWER, 0.0, copied=False))
+    assert getattr(grade, stage)().fault == LOWER
+    grade.looked_at_closely(no_memory)
+    passed = getattr(grade, stage)()
+    assert passed.fault is None
+    (remark,) = (each for each in passed.findings if each.code == "C418")
     assert "2 GiB more" in remark.message
 
 
-@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("drifted", [False, True])
 def test_intervals_are_computed_while_the_runner_exits_and_the_reference_waits_for_its_end(
-    context, monkeypatch, drifted
+    grade, sides, monkeypatch, drifted
 ):
-    did = []
-    faults(monkeypatch)
-    context.place.session.leave = lambda: did.append("leave")
-    start, quote = context.runners.start, timing_stage.quote
-
-    @contextlib.contextmanager
-    def ending(*asked):
-        with start(*asked) as place:
-            yield place
-        did.append("ended")
-
-    def quoted(*sides):
-        did.append("quote")
-        return quote(*sides)
+    sides()
+    quote = timing_stage.quote
+    monkeypatch.setattr(timing_stage, "quote", lambda *given: grade.did.append("quote") or quote(*given))
 
     def after():
-        did.append("probe")
+        grade.did.append("probe")
         return After(cards.samples("reference_after", 2.0), 3.0, 2.0) if drifted else AFTER
 
-    context.runners.start = ending
-    monkeypatch.setattr(timing_stage, "quote", quoted)
-    outcome = measured(context, monkeypatch, after, kept=AFTER.samples)
-    assert did == ["leave", "quote", "ended", "probe", *(["quote"] if drifted else [])]
+    outcome = grade.timed(after, kept=AFTER.samples)
+    assert grade.did == ["leave", "quote", "ended", "probe", *(["quote"] if drifted else [])]
     assert outcome.timing.reference_after.median_ms == (2.0 if drifted else 1.0)
 
 
-def ready_to_check(context, monkeypatch):
-    """Let the context's runners make a single, correct call."""
-    right = Trial(cards.check(), None, 0.0, copied=False)
-    context.trial_runner.run = lambda *_, **__: right
-    context.place.construct = lambda: Constructed(difference=None)
-    context.seeds.checks = lambda _: [1]
-    options = SimpleNamespace(require_own_kernel=None)
-    context.terms = SimpleNamespace(
-        device=DeviceKind.CPU,
-        gpu=None,
-        options=options,
-        weights=WeightsRule.CHANGING,
-        is_timed=True,
-        size=SizeName.FULL,
-        problem=SimpleNamespace(cases=cases_of({SizeName.FULL: {}})),
-    )
-    context.backend, context.sandbox = SimpleNamespace(room_for=lambda _: True), SimpleNamespace(layers=[FREEZE])
-    context.reference = SimpleNamespace(
-        weights=SimpleNamespace(exist=False), model=torch.nn.Identity(), draws_numbers=False, author_check=None
-    )
-    served = SimpleNamespace(units=[], failures=[], built_from="", device_code=[], imports=[])
-    context.build_services.for_submission = lambda: served
-    monkeypatch.setattr(stages, "_about_values", lambda *_: [])
-    monkeypatch.setattr(checked_calls_module, "has_many_answers", lambda _: False)
-
-
-FREEZE = "atomic-freeze"
-BUILT = Build(ok=True, import_s=0.0, units=[])
-
-
-def test_checked_calls_are_looked_at_closely_when_their_runner_has_ended(context, monkeypatch):
-    ready_to_check(context, monkeypatch)
-    context.terms.is_timed = False
-    context.seeds.more_checks = lambda *_: []
-    fault = Fault(Status.WRONG_RESULT, finding(Code.LOWER_PRECISION, "in TF32"))
-    lower = Trial(cards.check(), fault, 0.0, copied=False)
-    ended_when_looked_at(context, lambda: lower)
-    assert stages.check(context, BUILT, contextlib.ExitStack()).fault == fault
-    ended_when_looked_at(context, no_memory)
-    passed = stages.check(context, BUILT, contextlib.ExitStack())
-    assert passed.fault is None
-    assert "C418" in [each.code for each in passed.findings]
-
-
 @pytest.mark.parametrize(("gpu_session", "refills"), [(None, 0), (object(), 1)])
-def test_only_with_a_gpu_do_later_runners_start_beside_a_check(context, monkeypatch, gpu_session, refills):
-    ready_to_check(context, monkeypatch)
-    context.gpu_session, started = gpu_session, []
-    context.runners.pool.begin_refill = lambda: started.append(True)
-    assert stages.check(context, BUILT, contextlib.ExitStack()).fault is None
-    assert len(started) == refills
+def test_only_with_a_gpu_do_later_runners_start_beside_a_check(grade, gpu_session, refills):
+    grade.gpu_session = gpu_session
+    assert grade.checked().fault is None
+    assert grade.did.count("refill") == refills
 
 
 def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
@@ -290,16 +226,6 @@ def test_a_failed_call_takes_the_place_of_its_check_or_comes_last():
     other = replace(failed, seed=seed_text(9))  # Of a second process.
     assert stages.with_check(checks, other) == [*checks, other]
     assert stages.with_check(checks, None) == checks
-
-
-@pytest.mark.parametrize("lives", [True, False])
-def test_a_submission_timed_in_a_second_process_needs_no_third(context, monkeypatch, lives):
-    asked = []
-    monkeypatch.setattr(timing_stage, "_failure_in_second_process", lambda _: asked.append(True))
-    faults(monkeypatch)
-    timed = measured(context, monkeypatch, lives=lives)
-    assert len(asked) == lives
-    assert (timed.timing.reference_age_s, timed.timing.drift_probe_ms) == (3.0, 1.01)
 
 
 HOST = 'load_inline(cpp_sources="x.data_ptr<float>()")'
@@ -319,48 +245,34 @@ GPU = HOST + ' load_inline(cuda_sources="k<<<1, 1>>>()")'
         (DeviceKind.EMULATED, GPU, Code.FORWARD_FAILED, Status.RUNTIME_ERROR),
     ],
 )
-def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(context, monkeypatch, device, source, code, verdict):
-    context.source, context.terms = source, SimpleNamespace(device=device, size=SizeName.FULL)
+def test_cpp_for_the_cpu_that_fails_elsewhere_has_no_verdict(grade, device, source, code, verdict):
+    grade.source, grade.terms = source, terms(device)
     before = {Code.WRONG_VALUES: Status.WRONG_RESULT, Code.TIMED_OUT: Status.TIMEOUT}.get(code, Status.RUNTIME_ERROR)
-    context.place.load = lambda **_: Fault(before, finding(code, "it failed", line=3))
-    fault = checked_calls(context, context.place).fault
+    grade.place.load = lambda **_: Fault(before, finding(code, "it failed", line=3))
+    fault = checked_calls(grade, grade.place).fault
     assert (fault.status, fault.finding.line) == (verdict, 3)
     assert ("--device cpu" in fault.finding.next_step) is (verdict is Status.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(
-    ("is_timed", "gpu", "room", "layers", "share", "lives"),
+    ("options", "room", "layers", "lives"),
     [
-        (True, None, True, [FREEZE], None, True),
-        (True, None, False, [FREEZE], None, False),
-        (True, None, True, [], None, False),
-        (True, "a GPU", False, [], None, True),
-        (True, "a GPU", True, [FREEZE], 0.5, False),
-        (False, None, True, [FREEZE], None, False),
+        ({}, True, [FREEZE], True),
+        ({}, False, [FREEZE], False),
+        ({}, True, [], False),
+        ({"device": DeviceKind.CUDA}, False, [], True),
+        ({"device": DeviceKind.CUDA, "require_own_kernel": 0.5}, True, [FREEZE], False),
+        ({"mode": GradeMode.CHECK}, True, [FREEZE], False),
     ],
 )
-def test_a_runner_with_right_answers_lives_on_to_be_timed(
-    context, monkeypatch, is_timed, gpu, room, layers, share, lives
-):
+def test_a_runner_with_right_answers_lives_on_to_be_timed(grade, options, room, layers, lives):
     """On a CPU, the reference is measured beside its stopped processes."""
-    ready_to_check(context, monkeypatch)
-    context.sandbox.layers, context.terms.options.require_own_kernel = layers, share
-    context.terms.is_timed, context.seeds.more_checks = is_timed, lambda *_: []
-    context.terms.gpu, context.backend.room_for = gpu, lambda _: room
-    monkeypatch.setattr(stages, "read_kernels", lambda *_: None)
-    alive, ends = [], contextlib.ExitStack()
-
-    @contextlib.contextmanager
-    def start(*_):
-        alive.append(True)
-        yield context.place
-        alive.pop()
-
-    context.runners.start = start
-    checked = stages.check(context, BUILT, ends)
-    assert (checked.right is not None, alive) == ((True, [True]) if lives else (False, []))
+    grade.terms, grade.sandbox.layers, grade.backend.room_for = terms(**options), layers, lambda _: room
+    ends = contextlib.ExitStack()
+    checked = grade.checked(ends)
+    assert (checked.right is not None, grade.alive) == (lives, lives)
     ends.close()
-    assert alive == []
+    assert grade.alive == 0
 
 
 @pytest.mark.parametrize(
@@ -368,25 +280,27 @@ def test_a_runner_with_right_answers_lives_on_to_be_timed(
     [
         (False, False, False, 0),
         (False, True, False, 1),
-        (False, True, True, timing_stage._SECOND_CALLS),  # By lot, it proves nothing again.
+        (False, True, True, 4),  # By lot, it proves nothing again.
         (True, False, False, 1),
         (True, False, True, 9 + 8),
     ],
 )
-def test_a_second_process_must_be_right_too(context, monkeypatch, strict, is_drawn, right, calls):
-    """In one grade of ten, and in strict ones."""
-    ready_to_check(context, monkeypatch)
-    context.terms.options = SimpleNamespace(strict=strict)
-    wrong = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9"))
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_second_process_must_be_right_too(grade, sides, monkeypatch, strict, is_drawn, right, calls, lives):
+    """In one grade of ten, and in strict ones. A submission timed in a second process needs no third."""
+    sides()
+    grade.terms = terms(strict=strict)
+    wrong = Trial(cards.check(), Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "1 of 9")), 0.0, copied=False)
     made = []
-    context.seeds.checks, context.seeds.proofs = lambda _: list(range(9)), lambda: iter(range(8))
-    context.trial_runner.lacks_proof = True
-    context.trial_runner.run = lambda *_, **__: (
-        made.append(1) or Trial(cards.check(), None if right else wrong, 0.0, copied=False)
-    )
+    grade.seeds.checks, grade.seeds.proofs = lambda _: list(range(9)), lambda: iter(range(8))
+    grade.trial_runner.lacks_proof = True
+    grade.trial_runner.run = lambda *_, **__: made.append(1) or (RIGHT if right else wrong)
     monkeypatch.setattr(checked_calls_module, "retried", lambda _, trial, *__, **___: (trial.fault, None))
-    monkeypatch.setattr(timing_stage, "_is_drawn", lambda: is_drawn)
-    failed = timing_stage._failure_in_second_process(context)
-    assert (len(context.started), len(made)) == (calls > 0, calls)
-    assert (failed is None) is (right or not calls)
-    assert failed is None or failed.fault.finding.message == "right in one process, and not in a second: 1 of 9"
+    monkeypatch.setattr(timing_stage, "secrets", SimpleNamespace(randbelow=lambda _: 0 if is_drawn else 1))
+    timed = grade.timed(lives=lives)
+    calls = calls if lives else 0
+    assert (grade.started, len(made)) == (1 + (calls > 0), calls)
+    if right or not calls:
+        assert (timed.timing.reference_age_s, timed.timing.drift_probe_ms) == (3.0, 1.01)
+    else:
+        assert timed.fault.finding.message == "right in one process, and not in a second: 1 of 9"
