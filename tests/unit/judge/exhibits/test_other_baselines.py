@@ -1,5 +1,6 @@
 """What a submission is held against beside the reference: quoting, keeping, the command's options, the screen."""
 
+import contextlib
 import io
 from types import SimpleNamespace
 
@@ -8,16 +9,27 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from evaluator.catalog import find_problem
-from evaluator.errors import JudgeFailed, UsageError
+from evaluator.errors import UsageError
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions, read_options
 from evaluator.judge.compare.tolerance import Bounds
-from evaluator.judge.context.reference_timing import AS_REFERENCE, Reading
+from evaluator.judge.context.reference_timing import Reading
 from evaluator.judge.exhibits import other_baselines
-from evaluator.judge.exhibits.other_baselines import _still_holds, _timed, _variants, _with_room
+from evaluator.judge.exhibits.other_baselines import _with_room
 from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.trial.call_overhead import Overhead
-from evaluator.records import Baseline, BaselineKind, ClockKind, DeviceKind, L2Rule, Precision, Tf32, ToleranceRule
+from evaluator.records import (
+    Baseline,
+    BaselineKind,
+    ClockKind,
+    DeviceKind,
+    Fault,
+    L2Rule,
+    Precision,
+    Status,
+    Tf32,
+    ToleranceRule,
+)
 from evaluator.report.card.card_screen import render_card
 from evaluator.timing.quote import over_baseline
 from tests import cards
@@ -76,13 +88,33 @@ def test_time_that_a_baseline_had_unwatched_is_in_its_interval():
     assert (doubtful.speedup, doubtful.significant) == (None, False)
 
 
-def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time():
-    def reading(median_ms):
-        return Reading(replace(cards.samples("reference", median_ms), iqr_ms=0.001), EMPTY, None)
+class Context:
+    """A grade on a GPU whose baseline does not load; `did` has its work in order, and the TF32 settings."""
 
-    assert _still_holds(baseline(reference_median_ms=2.0), reading(2.03))
-    assert not _still_holds(baseline(reference_median_ms=2.0), reading(2.2))
-    assert not _still_holds(baseline(reference_median_ms=None), reading(2.0))
+    reference = SimpleNamespace(source="")
+
+    def __init__(self, *kinds, precision=Precision.FP32, **options):
+        problem = replace(find_problem("relu"), precision=precision)
+        gpu = SimpleNamespace(uuid="GPU-1", driver="1")
+        self.terms = GradeTerms(problem, GradeOptions(DeviceKind.CUDA, baselines=kinds, **options), gpu, threads=1)
+        self.did, self.runners = [], self
+
+    def settle(self):
+        self.did.append("settle")
+
+    @contextlib.contextmanager
+    def start(self, source, build_service, *, trusted):
+        self.did.append("start")
+        yield SimpleNamespace(load=self._load)
+
+    def _load(self, tf32):
+        self.did.append(tf32)
+        return Fault(Status.RUNTIME_ERROR, finding(Code.IMPORT_FAILED, "it does not load"))
+
+    def measured(self, reference_ms=2.0):
+        """Return the baselines beside a reference that takes that long."""
+        samples = replace(cards.samples("reference", reference_ms), iqr_ms=0.001)
+        return other_baselines.measured(self, Reading(samples, EMPTY, None))
 
 
 @pytest.mark.parametrize(
@@ -94,8 +126,41 @@ def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time():
     ],
 )
 def test_tf32_as_pytorch_has_it_and_as_the_problem_says(kind, precision, expected):
-    terms = SimpleNamespace(gpu=object(), problem=SimpleNamespace(precision=precision))
-    assert _variants(SimpleNamespace(terms=terms), kind) == expected
+    """Before each baseline is timed, other work has ended."""
+    context = Context(kind, precision=precision)
+    found = context.measured()
+    assert [each.tf32 for each in found] == expected
+    assert all("it does not load" in each.finding.message for each in found)
+    assert context.did == [step for tf32 in expected for step in ("settle", "start", tf32)]
+
+
+@pytest.fixture
+def cached(monkeypatch):
+    """Have a cache with a baseline of 2 ms under each key, until it is forgotten; returns the keys asked for."""
+    keys, forgotten = [], []
+
+    def measured_once(parts, kind, measure):
+        keys.append(str(parts))
+        return measure() if parts in forgotten else baseline(reference_median_ms=2.0)
+
+    monkeypatch.setattr(other_baselines, "measured_once", measured_once)
+    monkeypatch.setattr(other_baselines, "forget", lambda parts, _: forgotten.append(parts))
+    return keys
+
+
+@pytest.mark.usefixtures("cached")
+@pytest.mark.parametrize(("reference_ms", "is_kept"), [(2.03, True), (2.2, False)])
+def test_a_kept_one_holds_as_long_as_the_reference_takes_its_time(reference_ms, is_kept):
+    (found,) = Context(BaselineKind.EAGER).measured(reference_ms)
+    assert found.kept is is_kept
+    assert (found.finding is None) is is_kept
+
+
+def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(cached):
+    for l2 in L2Rule:
+        (found,) = Context(BaselineKind.EAGER, l2=l2).measured()
+        assert found.kept
+    assert len({*cached}) == len(cached) == 2
 
 
 def test_tf32_has_the_room_that_it_needs_and_equality_stays_equality():
@@ -129,29 +194,3 @@ def test_the_screen_says_which_and_by_how_much():
     assert expected in screen(quoted)
     other = baseline(kind=BaselineKind.SUBMISSION, tf32=Tf32.OFF, name="\x1b[2J[red]mine", speedup_low=0.9)
     assert "[red]mine: 1.00 ms, no speedup quoted; above 0.900 x" in screen(other)
-
-
-def test_a_kept_baseline_holds_for_the_same_state_of_the_l2_cache(monkeypatch):
-    keys = []
-    monkeypatch.setattr(other_baselines, "measured_once", lambda parts, *_: keys.append(parts) or baseline())
-    monkeypatch.setattr(other_baselines, "_still_holds", lambda *_: True)
-    reading = Reading(cards.samples("reference", 2.0), EMPTY, None)
-    for l2 in L2Rule:
-        options = GradeOptions(DeviceKind.CUDA, l2=l2)
-        terms = GradeTerms(find_problem("relu"), options, None, threads=1)
-        context = SimpleNamespace(terms=terms, reference=SimpleNamespace(source=""))
-        assert other_baselines._reference_baseline(context, BaselineKind.COMPILE, None, reading).kept
-    assert keys[0] != keys[1]
-
-
-def test_other_work_has_ended_before_a_baseline_is_timed():
-    did = []
-
-    def start(*_, **__):
-        did.append("start")
-        raise JudgeFailed("far enough")
-
-    context = SimpleNamespace(settle=lambda: did.append("settle"), runners=SimpleNamespace(start=start))
-    with pytest.raises(JudgeFailed):
-        _timed(context, AS_REFERENCE, EMPTY, None)
-    assert did == ["settle", "start"]

@@ -43,20 +43,29 @@ class Runner:
         self.has_ended = True
 
 
+class Made(list):
+    """The runners that a pool has started, in order; `before_start` may wait or raise."""
+
+    def __init__(self, failing):
+        self._failing, self.before_start = failing, lambda: None
+
+    def spawn(self):
+        self.before_start()
+        self.append(Runner(len(self) in self._failing))
+        return self[-1]
+
+
 @pytest.fixture
 def pool():
-    """Make a pool of two runners; those with the numbers `failing` do not warm up."""
+    """Make a pool of two runners, of which `taken` are taken; those with the numbers `failing` do not warm up."""
 
-    def make(*failing):
-        made = []
-
-        def spawn():
-            made.append(Runner(len(made) in failing))
-            return made[-1]
-
-        pool = RunnerPool(spawn, DeviceKind.CUDA, 2)
+    def make(*failing, taken=0):
+        runners = Made(failing)
+        pool = RunnerPool(runners.spawn, DeviceKind.CUDA, 2)
         pool.refill()
-        return pool, made
+        for _ in range(taken):
+            pool.take()
+        return pool, runners
 
     return make
 
@@ -97,9 +106,7 @@ def test_a_second_failure_is_the_judges(pool):
 
 
 def test_runners_started_beside_checks_warm_up_when_asked(pool):
-    made, runners = pool()
-    for _ in range(2):
-        made.take()
+    made, runners = pool(taken=2)
     made.begin_refill()
     assert made.processes == frozenset(id(runner) for runner in runners[2:])
     assert len(runners) == 4
@@ -112,9 +119,7 @@ def test_runners_started_beside_checks_warm_up_when_asked(pool):
 
 def test_of_two_started_runners_the_one_taken_warms_up_alone(pool):
     """Another try is timed at once: no context may be made beside it."""
-    made, runners = pool()
-    for _ in range(2):
-        made.take()
+    made, runners = pool(taken=2)
     made.begin_refill()
     assert made.take() is runners[2]
     assert runners[2].is_warm
@@ -124,9 +129,7 @@ def test_of_two_started_runners_the_one_taken_warms_up_alone(pool):
 
 def test_a_started_runner_that_died_costs_no_verdict(pool):
     """The machine's memory may be short."""
-    made, runners = pool()
-    for _ in range(2):
-        made.take()
+    made, runners = pool(taken=2)
     made.begin_refill()
     made.settle()
     runners[2].is_dead = True
@@ -135,24 +138,17 @@ def test_a_started_runner_that_died_costs_no_verdict(pool):
     assert made.take() is runners[3]
 
 
-def begin_slowly(made):
+def begin_slowly(made, runners):
     """Begin a refill whose first process starts after a tenth of a second."""
-    may_start, spawn = threading.Event(), made._spawn
-
-    def slow():
-        assert may_start.wait(60)
-        return spawn()
-
-    made._spawn = slow
+    may_start = threading.Event()
+    runners.before_start = lambda: may_start.wait(60)
     made.begin_refill()
     threading.Timer(0.1, may_start.set).start()
 
 
 def test_runners_are_settled_when_their_processes_are_there(pool):
-    made, runners = pool()
-    for _ in range(2):
-        made.take()
-    begin_slowly(made)
+    made, runners = pool(taken=2)
+    begin_slowly(made, runners)
     made.settle()
     assert len(runners) == 4
 
@@ -160,13 +156,12 @@ def test_runners_are_settled_when_their_processes_are_there(pool):
 @pytest.mark.parametrize("error", [JudgeFailed("no process could be started"), OSError(24, "too many open files")])
 def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool, error):
     """At the end of a grade for any other reason, it must take the place of no other error."""
-    made, runners = pool()
-    made.take()
+    made, runners = pool(taken=1)
 
-    def spawn():
+    def refuse():
         raise error
 
-    made._spawn = spawn
+    runners.before_start = refuse
     made.begin_refill()
     with pytest.raises(type(error)):
         made.warm()
@@ -178,9 +173,8 @@ def test_the_failure_of_a_start_is_raised_where_its_runner_is_needed(pool, error
 
 
 def test_the_end_of_a_pool_ends_a_runner_that_is_starting(pool):
-    made, runners = pool()
-    made.take()
-    begin_slowly(made)
+    made, runners = pool(taken=1)
+    begin_slowly(made, runners)
     made.close()
     assert len(runners) == 3
     assert all(runner.has_ended for runner in runners[1:])
