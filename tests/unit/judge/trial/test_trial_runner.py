@@ -260,8 +260,13 @@ def test_what_the_runner_is_told_before_it_may_go_tells_nothing_of_what_is_propa
         assert not torch.equal(gradient, trials.reference.output_gradients(torch.zeros(8), seed)[0])
 
 
-def test_the_seed_of_a_call_comes_with_the_call_and_with_an_empty_one_too(trials_of, monkeypatch):
-    trials = trials_of("torch.rand(8)", "x + torch.randn(8)")
+@pytest.mark.parametrize(
+    ("output", "draws"), [("x * 2", False), ("x + torch.randn(8)", True), ("torch.nn.functional.dropout(x)", True)]
+)
+def test_the_seed_of_a_call_comes_with_it_and_with_an_empty_one_and_a_clock_is_told_of_the_secret(
+    trials_of, monkeypatch, output, draws
+):
+    trials = trials_of("torch.rand(8)", output)
     seeded, seed_torch = [], main.seed_torch
 
     def noted(seed):
@@ -272,15 +277,6 @@ def test_the_seed_of_a_call_comes_with_the_call_and_with_an_empty_one_too(trials
     assert trials.run(0, 5, timeout_s=1).fault is None
     next(trials.run_empty(timeout_s=1))
     assert seeded == [(Call, derived(5, b"in forward")), (Call, 0)]
-
-
-@pytest.mark.parametrize(
-    ("output", "draws"), [("x * 2", False), ("x + torch.randn(8)", True), ("torch.nn.functional.dropout(x)", True)]
-)
-def test_a_clock_is_told_whether_the_question_has_a_secret_in_it(trials_of, output, draws):
-    trials = trials_of("torch.rand(8)", output)
-    assert codes(trials.several(1)) == [None]
-    next(trials.run_empty(timeout_s=1))
     assert trials.clock.asked_late == [draws, draws]
 
 
@@ -455,17 +451,25 @@ def test_the_first_comparison_of_a_wrong_call_is_the_verdict(trials_of, failure)
     assert trial.check.tensors[0].mismatches > 0
 
 
-@pytest.mark.parametrize("answer", [None, "x.flip(-1) @ x.flip(-1).t()", "(x.double() @ x.double().t()).float()"])
-def test_an_honest_answer_bears_to_be_looked_at_closely(trials_of, answer):
-    trials = trials_of(*LONG, answer)
-    assert trials.look_closely() is None
-    assert codes(trials.several()) == [None] * 3
-    assert trials.look_closely() is None
+LOSS = ("torch.randn(256, 64)", "torch.nn.functional.mse_loss(x[:, :32], x[:, 32:])")
 
 
-def test_kernelbenchs_rule_allows_what_is_within_it(trials_of):
-    trials = trials_of(*LONG, IN_TF32, rule=ToleranceRule.KERNELBENCH)
-    trials.several()
+@pytest.mark.parametrize(
+    ("given", "output", "answer", "calls", "rule"),
+    [
+        (*LONG, None, 3, ToleranceRule.MEASURED),
+        (*LONG, "x.flip(-1) @ x.flip(-1).t()", 3, ToleranceRule.MEASURED),
+        (*LONG, "(x.double() @ x.double().t()).float()", 3, ToleranceRule.MEASURED),
+        (*LONG, IN_TF32, 3, ToleranceRule.KERNELBENCH),  # It allows what is within it.
+        (*LOSS, None, 32, ToleranceRule.MEASURED),
+        # Added up one after the other, a number is off by about as much as half precision is.
+        (*LOSS, "sum((x[:, :32] - x[:, 32:]).square().flatten().unbind()) / 8192", 32, ToleranceRule.MEASURED),
+    ],
+)
+def test_an_honest_answer_bears_to_be_looked_at_closely(trials_of, given, output, answer, calls, rule):
+    trials = trials_of(given, output, answer, rule=rule)
+    assert trials.look_closely() is None
+    assert codes(trials.several(calls)) == [None] * calls
     assert trials.look_closely() is None
 
 
@@ -498,7 +502,6 @@ def test_of_small_outputs_many_right_calls_are_drawn_if_there_are_as_many():
     assert max(each.seed for each in many) > 32  # Not the first ones.
 
 
-LOSS = ("torch.randn(256, 64)", "torch.nn.functional.mse_loss(x[:, :32], x[:, 32:])")
 IN_HALF = "torch.nn.functional.mse_loss(x[:, :32].half().float(), x[:, 32:].half().float())"
 
 
@@ -535,14 +538,6 @@ def test_where_one_call_says_enough_or_none_does_no_more_are_wanted(trials_of, g
     trials = trials_of(given, output, rule=rule)
     trials.several(1)
     assert not trials.lacks_calls
-
-
-@pytest.mark.parametrize("answer", [None, "sum((x[:, :32] - x[:, 32:]).square().flatten().unbind()) / 8192"])
-def test_an_honest_number_bears_to_be_looked_at_closely(trials_of, answer):
-    """Added up one after the other it is off by about as much as half precision is."""
-    trials = trials_of(*LOSS, answer)
-    trials.several(32)
-    assert trials.look_closely() is None
 
 
 @pytest.mark.parametrize(("precision", "in_float64"), [(Precision.BF16, True), (Precision.FP32, False)])
