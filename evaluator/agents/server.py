@@ -1,15 +1,11 @@
-"""Answers to messages that are no requests: the package `mcp` reads past these, and the client waits for ever.
+"""Server of the Model Context Protocol on stdin and stdout, by the official package `mcp`.
 
-A message is one line of JSON. Half of a surrogate pair, deep nesting, and a cut line all have an answer,
-with the id of the request where the line shows one.
-
-Server of the Model Context Protocol on stdin and stdout, by the official package `mcp`.
+The package reads past messages that are no requests, and the client would wait for ever: `MessageStream` answers these.
 """
 
 import asyncio
 import contextlib
 import json
-import re
 import time
 from asyncio import FIRST_COMPLETED
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,57 +34,33 @@ from evaluator.version import __version__
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 _MOST_MESSAGE = 300
-_MOST_ID = 200
 _LARGEST = 1 << 63
-# Each alternative takes as much as it can and gives nothing back: the time is linear in the length of a line.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]++', re.DOTALL)
 
 
 def id_in(line: str) -> str | int | None:
-    r"""Return the id of a request, which may be no valid JSON; None if the line shows no request with an id.
+    r"""Return the id of a request that the package cannot read; None if the line is no JSON, or has no valid id.
 
-    Only members of the outermost object count: the source of a submission may have an "id" too.
-
-    >>> id_in('{"id": 7, "method": "tools/call", "params": {"id": 8, "source": "\\ud800 {"}}')
+    >>> id_in('{"id": 7, "method": "tools/call", "params": {"source": "\\ud800"}}')
     7
     """
-    depth, request_id, is_request = 0, None, False
-    before, name = "", ""
-    for match in _TOKEN.finditer(line):
-        piece = match.group()
-        if piece in "{[":
-            depth += 1
-        elif piece in "}]":
-            depth -= 1
-        elif depth == 1 and before == ":" and name == '"id"' and request_id is None:
-            request_id = _id(piece)
-        elif depth == 1 and piece == ":":
-            name = before
-            is_request = is_request or name == '"method"'
-        before = piece
-    return request_id if is_request else None
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return id_of(message) if isinstance(message, dict) else None
 
 
 def id_of(message: Mapping[str, object]) -> str | int | None:
     """Return the id of a message that is no answer; None without an id that an answer may repeat."""
-    return None if message.keys() & {"result", "error"} else _valid(message.get("id"))
-
-
-def _id(text: str) -> str | int | None:
-    try:
-        return _valid(json.loads(text)) if len(text) <= _MOST_ID else None
-    except ValueError:
+    if message.keys() & {"result", "error"}:
         return None
-
-
-def _valid(value: object) -> str | int | None:
-    match value:
+    match message.get("id"):
         case bool():
             return None
-        case int() if abs(value) < _LARGEST:
-            return value
-        case str() if value.isascii():
-            return value
+        case int() as number if abs(number) < _LARGEST:
+            return number
+        case str() as text if text.isascii():
+            return text
         case _:
             return None
 

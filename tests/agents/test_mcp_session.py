@@ -145,7 +145,8 @@ def test_every_request_has_an_answer(program):
             server.stdin.write(f"\n{line.replace('ID', str(number))}\n")
             server.stdin.flush()
             answer = json.loads(server.stdout.readline())
-            assert (answer["id"], "error" in answer) == (number, True), name
+            known = None if name in ("deep nesting", "a cut line") else number
+            assert (answer["id"], "error" in answer) == (known, True), name
         chance = random.Random(7)
         request = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "explain"}})
         for _ in range(200):
