@@ -10,8 +10,8 @@ async with Grader() as grader:
 """
 
 import atexit
+import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -107,7 +107,7 @@ class Grader(AnyGrader):
         setup = setup_for(options, jobs, on_cluster=ray is not None)
         self._options, self._slots, self._problems, self._key = setup
         self._named = {**given(options), "device": self._options.device, "speedup_of": None}
-        self._chosen: OrderedDict[GradeOptions, Problems] = OrderedDict()
+        self._problems_at = functools.lru_cache(_MOST_CHOICES)(_problems_of)
         self._jobs, self._ray = jobs, ray
         self._hire: Hire | None = None
         self._cluster = ExitStack()
@@ -205,21 +205,9 @@ class Grader(AnyGrader):
         chosen, problems = None, self._problems
         if options:
             chosen = replace(read_options({**self._named, **options}), speedup_of=self._options.speedup_of)
-            problems = self._problems_for(chosen)
+            problems = self._problems_at(replace(self._options, size=chosen.size, case=chosen.case))
         task = task_for(Candidate(problem, source, name), problems)._replace(options=chosen)
         return self._submitted(task._replace(submission=remarked(task.submission, remarks)), on_stage)
-
-    def _problems_for(self, options: GradeOptions) -> Problems:
-        """Return the problems at the sizes and cases of `options`."""
-        choice = replace(self._options, size=options.size, case=options.case)
-        with self._changing:
-            known = self._chosen.pop(choice, None)
-        problems = known or _problems_of(choice)
-        with self._changing:
-            self._chosen[choice] = problems
-            while len(self._chosen) > _MOST_CHOICES:
-                self._chosen.popitem(last=False)
-        return problems
 
     def infra_card(
         self, problem: str | ProblemText, source: str | Path | None, *, name: str = "candidate", reason: str
