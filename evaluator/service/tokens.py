@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from evaluator.errors import InfraError, UsageError
 from evaluator.sandbox.visible_files import refuse_readable
+from evaluator.signatures.keys import replace_file
 
 _LOCK = "lock"
 
@@ -187,16 +188,7 @@ def _write(path: Path, entries: list[_Entry]) -> None:
     """Replace the file. Raises OSError, and UsageError for a link: the rename would replace the link alone."""
     if path.is_symlink():
         raise UsageError(f"the token file {path} is a link", hint="name the file itself with --tokens")
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write("".join(f"sha256:{entry.digest} {entry.client}\n" for entry in entries))
-            file.flush()
-            os.fsync(descriptor)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    replace_file(path, "".join(f"sha256:{entry.digest} {entry.client}\n" for entry in entries), 0o600)
 
 
 @contextlib.contextmanager

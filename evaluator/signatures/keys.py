@@ -98,8 +98,8 @@ def make_key(path: Path, name: str, *, replace: bool = False) -> PublicKey:
         hint = "choose another file, or overwrite the old key with --replace"
         raise UsageError(f"{there[0]} already exists", hint=hint)
     try:
-        _write(path, _line(_PRIVATE, raw, name), 0o600)
-        _write(public_path, public.line, 0o644)
+        replace_file(path, f"{_line(_PRIVATE, raw, name)}\n", 0o600)
+        replace_file(public_path, f"{public.line}\n", 0o644)
     except OSError as error:
         raise UsageError(f"cannot write a key to {path}: {error.strerror or error}") from error
     return public
@@ -198,7 +198,7 @@ def _line(kind: str, raw: bytes, name: str) -> str:
     return " ".join(filter(None, (kind, encoded(raw), name)))
 
 
-def _write(path: Path, line: str, mode: int) -> None:
+def replace_file(path: Path, text: str, mode: int) -> None:
     """Write a file through a new file in the same folder; the bytes never exist under another mode."""
     import secrets
 
@@ -206,7 +206,9 @@ def _write(path: Path, line: str, mode: int) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
