@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Sequence
 
-from evaluator.batch.workers.worker_handle import Hire, Slot
+from evaluator.api import ready_client
+from evaluator.api.ready_client import ReadyWorker
+from evaluator.batch.workers.worker_handle import Hire, NoWorker, Slot
 from evaluator.grade_options import GradeOptions
-from evaluator.serve import client
-from evaluator.serve.client import ReadyWorker, Unready
 
 _log = logging.getLogger("warpgrade")
 
@@ -22,12 +22,13 @@ def places(
         jobs: limit of concurrent grades; None takes the limit of the ready judge.
         ready: whether to use the ready judge; None follows the environment variable WARPGRADE_READY.
     """
-    if not (client.is_allowed() if ready is None else ready):
+    if not (ready_client.is_allowed() if ready is None else ready):
         return list(slots), None
-    reached = client.reach(options)
-    if isinstance(reached, Unready):
-        if reached.reason:
-            _log.warning("graded without the ready judge: %s", reached.reason)
+    try:
+        reached = ready_client.reach(options)
+    except NoWorker as no_worker:
+        if str(no_worker):
+            _log.warning("graded without the ready judge: %s", no_worker)
         return list(slots), None
     _log.info("graded by the ready judge (process %d)", reached.pid)
     gpu = slots[0].gpu if options.gpu is not None else None

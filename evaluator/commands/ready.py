@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from evaluator.api import ready_client
 from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEntered, WorkerOrder
+from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.commands import terminal
 from evaluator.grading.request import GradeRequest, stages_of
 from evaluator.records import Scorecard
 from evaluator.report.progress_line import progress_on
-from evaluator.serve import client
-from evaluator.serve.client import Unready
 from evaluator.submission.read import Submission
 
 
@@ -20,36 +20,31 @@ def graded_ready(request: GradeRequest, *, quiet: bool, meanwhile: Callable[[], 
 
     `meanwhile` is called while the ready judge works, once for each stage.
     """
-    reason = _reason_against(request)
-    if reason is None:
-        with progress_on(sys.stderr, quiet=quiet, stages=stages_of(request.terms)) as progress:
-
-            def on_stage(stage: StageEntered) -> None:
-                progress.stage(stage.name, stage.detail)
-                meanwhile()
-
-            answer = client.grade(_order(request), on_stage)
-        match answer:
-            case GradeFinished(card=card):
-                if not quiet:
-                    terminal.tell("graded by the ready judge")
-                return card
-            case NotGraded(reason=reason) | Unready(reason=reason):
-                pass
+    try:
+        answer = _answer(request, quiet=quiet, meanwhile=meanwhile)
+    except NoWorker as no_worker:
+        reason = str(no_worker)
+    else:
+        if isinstance(answer, GradeFinished):
+            if not quiet:
+                terminal.tell("graded by the ready judge")
+            return answer.card
+        reason = answer.reason
     if reason:
         terminal.tell(f"graded without the ready judge: {reason}")
     return None
 
 
-def _reason_against(request: GradeRequest) -> str | None:
-    """Return why the ready judge cannot make the grade; "" without a ready judge, None if nothing prevents a grade."""
+def _answer(request: GradeRequest, *, quiet: bool, meanwhile: Callable[[], None]) -> GradeFinished | NotGraded:
     if request.replay is not None:
-        reason = "a replay needs the seeds of its card"
-    elif not request.terms.options.is_sandboxed:
-        reason = client.NO_SANDBOX
-    else:
-        return None
-    return reason if client.is_running() else ""
+        raise NoWorker("a replay needs the seeds of its card" if ready_client.is_running() else "")
+    with progress_on(sys.stderr, quiet=quiet, stages=stages_of(request.terms)) as progress:
+
+        def on_stage(stage: StageEntered) -> None:
+            progress.stage(stage.name, stage.detail)
+            meanwhile()
+
+        return ready_client.grade(_order(request), on_stage)
 
 
 def _order(request: GradeRequest) -> WorkerOrder:

@@ -145,13 +145,13 @@ def _serve_socket(device: str, jobs: int | None, *, idle_minutes: float, asks_st
     if asks_status and asks_stop:
         raise UsageError("--status and --stop exclude each other")
     if asks_status:
-        from evaluator.serve import client
+        from evaluator.api import ready_client
 
-        terminal.emit(terminal.indented(client.status()))
+        terminal.emit(terminal.indented(ready_client.status()))
     elif asks_stop:
-        from evaluator.serve import client
+        from evaluator.api import ready_client
 
-        client.stop()
+        ready_client.stop()
         terminal.tell("the ready judge has ended")
     else:
         from evaluator.devices.gpu import default_device

@@ -1,6 +1,6 @@
-"""Workers of the Unix socket's door: a task grader for each device, made when first needed.
+"""Door of the same user: grades at once for clients on a Unix socket, without a journal.
 
-Door of the same user: grades at once for clients on a Unix socket, without a journal.
+The workers belong to a task grader for each device, made when first needed.
 """
 
 import asyncio
@@ -19,17 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from evaluator.batch.runs.tasks import Task
-from evaluator.batch.workers.messages import GradeFinished, GradePart, NotGraded, StageEntered, WorkerOrder
-from evaluator.batch.workers.slots import gpus_for, slots_for
-from evaluator.batch.workers.task_grader import TaskGrader
-from evaluator.batch.workers.worker_handle import Hire, LocalWorker
-from evaluator.batch.workers.worker_pool import NO_STAGES, TaskEnded
-from evaluator.errors import WarpgradeError
-from evaluator.grade_options import GradeOptions
-from evaluator.records import DeviceKind, Record
-from evaluator.serve import protocol
-from evaluator.serve.protocol import (
+from evaluator.api import ready_protocol, ready_socket
+from evaluator.api.ready_protocol import (
     MOST_REQUEST_BYTES,
     Answer,
     Hello,
@@ -40,6 +31,15 @@ from evaluator.serve.protocol import (
     difference,
     identity,
 )
+from evaluator.batch.runs.tasks import Task
+from evaluator.batch.workers.messages import GradeFinished, GradePart, NotGraded, StageEntered, WorkerOrder
+from evaluator.batch.workers.slots import gpus_for, slots_for
+from evaluator.batch.workers.task_grader import TaskGrader
+from evaluator.batch.workers.worker_handle import Hire, LocalWorker
+from evaluator.batch.workers.worker_pool import NO_STAGES, TaskEnded
+from evaluator.errors import WarpgradeError
+from evaluator.grade_options import GradeOptions
+from evaluator.records import DeviceKind, Record
 from evaluator.service.bodies import Bodies
 from evaluator.service.messages import Refusal, RequestRefused
 from evaluator.service.server import CLIENT, Door, LocalConnection
@@ -182,10 +182,10 @@ def local_door(
         UsageError: another server of the user is running.
         InfraError: the socket cannot be made, or the device is missing.
     """
-    with protocol.locked() as folder, contextlib.closing(graders):
+    with ready_socket.locked() as folder, contextlib.closing(graders):
         graders.grader(device).prepare()
-        with protocol.listening(folder) as listener:
-            tell(f"ready judge {os.getpid()} listens on {protocol.socket_path()}; device {device.value}")
+        with ready_socket.listening(folder) as listener:
+            tell(f"ready judge {os.getpid()} listens on {ready_socket.socket_path()}; device {device.value}")
             grades = LocalGrades(graders, idle_minutes, tell)
             yield Door(listener, grades, LocalConnection, grades, has_results=True)
     tell(f"ended after {grades.made} grades")
@@ -241,17 +241,17 @@ class LocalGrades:
     async def _response(self, request: Request, send: Send) -> Response | None:
         """Return the response; None if the response is sent."""
         match request.method, request.scope["path"]:
-            case "GET", protocol.STATUS:
+            case "GET", ready_protocol.STATUS:
                 return _json(await asyncio.to_thread(self._status))
-            case "POST", protocol.STOP:
+            case "POST", ready_protocol.STOP:
                 self.stop()
                 return _json(Stopping(os.getpid()))
-            case "POST", protocol.HELLO:
+            case "POST", ready_protocol.HELLO:
                 hello = await self._read(request, _hellos)
                 self._refuse(hello.identity)
                 grader = await self._grader(hello.device)
                 return _json(Welcome(os.getpid(), len(grader.pool.states)))
-            case "POST", protocol.GRADES:
+            case "POST", ready_protocol.GRADES:
                 wanted = await self._read(request, _orders)
                 self._refuse(wanted.identity)
                 task, grader = _task_of(wanted.order), await self._grader(wanted.order.options.device)
@@ -328,7 +328,7 @@ class LocalGrades:
         return ServerStatus(
             pid=os.getpid(),
             version=__version__,
-            socket=protocol.socket_path(),
+            socket=ready_socket.socket_path(),
             started_at=self._started_at,
             idle_minutes=self._idle_minutes,
             devices=self._graders.devices,

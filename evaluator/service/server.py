@@ -21,7 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from evaluator.serve.protocol import peer_uid
+from evaluator.api.ready_socket import peer_uid
 from evaluator.service.messages import RequestRefused
 
 CLIENT = "warpgrade.client"

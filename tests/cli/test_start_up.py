@@ -8,7 +8,7 @@ TOP = Path(__file__).parents[2]
 
 ASKED = """
 import sys
-import evaluator.serve.protocol as ready_judge
+import evaluator.api.ready_socket as ready_judge
 
 def asked():
     print(*sys.modules)
@@ -55,7 +55,7 @@ def imported(*arguments):
 
 def test_a_grade_asks_the_ready_judge_before_it_imports_what_only_a_judge_needs():
     found = imported("grade", "relu", "solutions/relu/cuda_plain.py", "--device", "emulated", "--ready")
-    assert "evaluator.serve.client" in found
+    assert "evaluator.api.ready_client" in found
     assert not TOO_SLOW & found
     assert not [name for name in found if name.startswith(NOT_OF_A_CLIENT)]
     assert not {f"evaluator.commands.{name}" for name in OTHER_COMMANDS} & found

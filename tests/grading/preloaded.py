@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from evaluator.api import ready_client
 from evaluator.grading import pipeline
 from evaluator.grading.request import threads
 from evaluator.judge.runners.fork_servers import fork_server_for
 from evaluator.records import DeviceKind, SandboxMode
 from evaluator.sandbox import ForkServer
-from evaluator.serve import client
 from tests.fork_servers import ForkServerShare, shared_fork_server
 
 _TOP = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ def main() -> None:
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
         pipeline.fork_server_for = _fork_server_for
-        client._GREETING_S = _START_S  # On a busy machine, a client would soon grade itself.
+        ready_client._GREETING_S = _START_S  # On a busy machine, a client would soon grade itself.
         sys.argv = ["warpgrade", *arguments]
         evaluator.commands.main.main()
 

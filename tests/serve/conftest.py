@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from evaluator.api import ready_client
 from evaluator.batch.workers import worker_pool
 from evaluator.batch.workers.messages import WorkerOrder
+from evaluator.batch.workers.worker_handle import NoWorker
 from evaluator.catalog import find_problem
 from evaluator.grade_options import GradeOptions
 from evaluator.grading import card
 from evaluator.records import DeviceKind
-from evaluator.serve import client
 from evaluator.service.local_door import DeviceGraders, local_door
 from evaluator.service.server import Program
 from tests.batch.fakes import FakeWorker, text_submission
@@ -35,7 +36,7 @@ def folder(tmp_path, monkeypatch):
     """The folder of the socket."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.delenv("WARPGRADE_READY", raising=False)
-    monkeypatch.setattr(client, "_GREETING_S", 300.0)  # on a busy machine, a client would grade itself
+    monkeypatch.setattr(ready_client, "_GREETING_S", 300.0)  # on a busy machine, a client would grade itself
     return tmp_path / "runtime" / "warpgrade"
 
 
@@ -65,7 +66,7 @@ def served(folder, worker):
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            soon(lambda: programs and programs[0]._loop is not None and client.is_running())
+            soon(lambda: programs and programs[0]._loop is not None and ready_client.is_running())
             yield SimpleNamespace(said=said, stop=programs[0].stop)
         finally:
             programs[0].stop()
@@ -80,6 +81,13 @@ def soon(what):
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def refusal(ask, *arguments):
+    """Return why no ready judge grades; an empty text without a ready judge."""
+    with pytest.raises(NoWorker) as refused:
+        ask(*arguments)
+    return str(refused.value)
 
 
 def order(source, problem="relu", **options):

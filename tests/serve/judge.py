@@ -12,10 +12,10 @@ from unittest import mock
 
 import msgspec
 
+from evaluator.api import ready_client
 from evaluator.errors import WarpgradeError
 from evaluator.files.card_files import read_card
 from evaluator.records import Scorecard, Status
-from evaluator.serve import client
 from tests import once
 from tests.grading.harness import COMMAND as PRELOADED
 from tests.grading.harness import TOP, nobody_left_behind, passable_folder
@@ -25,8 +25,8 @@ PATIENT = f"""
 import sys
 sys.path.insert(0, {str(TOP)!r})
 from evaluator.commands import main
-from evaluator.serve import client
-client._GREETING_S = 300.0
+from evaluator.api import ready_client
+ready_client._GREETING_S = 300.0
 main.main()
 """
 COMMAND = (sys.executable, "-P", "-c", PATIENT)
@@ -65,9 +65,9 @@ class Judge:
 
     def status(self):
         """Return the status, None without a server. Asked here, because a command may start later than a grade ends."""
-        patient = mock.patch.object(client, "_GREETING_S", float(LIMIT_S))
+        patient = mock.patch.object(ready_client, "_GREETING_S", float(LIMIT_S))
         with patient, mock.patch.dict(os.environ, self.environment), contextlib.suppress(WarpgradeError):
-            return json.loads(client.status())
+            return json.loads(ready_client.status())
         return None
 
     def run(self, *arguments, **variables):

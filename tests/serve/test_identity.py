@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from evaluator.serve import protocol as module
-from evaluator.serve.protocol import difference, identity
+from evaluator.api import ready_protocol as module
+from evaluator.api.ready_protocol import difference, identity
 
 
 def test_a_process_agrees_with_itself():

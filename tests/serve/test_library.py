@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from evaluator.api import ready_client
 from evaluator.batch.workers import worker_pool
 from evaluator.commands.watch import WatchedGrades
 from evaluator.grading.resolved_request import GradeArguments, request_for
 from evaluator.records import Status
-from evaluator.serve import client
 from tests.library import grade_many, grade_stream_async
 from tests.serve.conftest import soon
 from warpgrade import Candidate, Grader, grade
@@ -86,7 +86,7 @@ def test_a_server_that_is_gone_is_a_clear_error(served, worker, monkeypatch):
         grader = Grader(device="emulated").start()
         assert grader.grade("relu", "# right").status is Status.CORRECT
         ready.stop()
-        soon(lambda: not client.is_running())
+        soon(lambda: not ready_client.is_running())
     card = grader.grade("relu", "# right")
     assert card.status is Status.INFRA_ERROR
     assert "the ready judge has ended" in card.reason.message

@@ -3,23 +3,22 @@
 import contextlib
 import json
 import socket
-import struct
 import threading
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from evaluator.api import ready_client, ready_socket
+from evaluator.api.ready_protocol import GRADES, HELLO, MOST_REQUEST_BYTES, LocalOrder, Welcome, identity
 from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEntered
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
-from evaluator.serve import client, protocol
-from evaluator.serve.client import Unready
-from evaluator.serve.protocol import GRADES, HELLO, MOST_REQUEST_BYTES, LocalOrder, Welcome, identity
-from evaluator.service import bodies, server
+from evaluator.service import bodies as limits
+from evaluator.service import server
 from evaluator.service.local_door import DeviceGraders, local_door
-from tests.serve.conftest import order, soon
+from tests.serve.conftest import order, refusal, soon
 
 EMULATED = GradeOptions(DeviceKind.EMULATED)
 
@@ -28,11 +27,8 @@ def silent(_):
     return None
 
 
-@contextlib.contextmanager
 def connected():
-    with protocol.opened() as folder, protocol.connect(folder, 30.0) as made:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 60, 0))
-        yield made
+    return ready_socket.connect(60.0)
 
 
 def send(made, body, path=GRADES, declared=None):
@@ -61,9 +57,9 @@ def in_background(work):
 def test_a_grade_comes_with_its_stages(served):
     stages = []
     with served() as ready:
-        result = client.grade(order("# right"), stages.append)
+        result = ready_client.grade(order("# right"), stages.append)
         soon(lambda: len(ready.said) == 2)  # the server says the line after it has sent the result
-        client.grade(order("# wrong"), silent)
+        ready_client.grade(order("# wrong"), silent)
         soon(lambda: len(ready.said) == 3)
     assert isinstance(result, GradeFinished)
     assert (result.card.status, result.card.problem.name) == (Status.CORRECT, "relu")
@@ -73,7 +69,7 @@ def test_a_grade_comes_with_its_stages(served):
 
 def test_a_broken_problem_is_told(served):
     with served():
-        answer = client.grade(order("# broken"), silent)
+        answer = ready_client.grade(order("# broken"), silent)
     assert answer == NotGraded("the problem is broken", again=False, hint="mend its get_inputs")
 
 
@@ -94,10 +90,10 @@ def gate(worker, monkeypatch):
 
 def test_two_clients_at_once_have_a_worker_each(served, worker, gate):
     with served(jobs=2):
-        waiting = [in_background(lambda: client.grade(order("# gated"), silent)) for _ in range(2)]
+        waiting = [in_background(lambda: ready_client.grade(order("# gated"), silent)) for _ in range(2)]
         soon(lambda: worker.graded["# gated"] == 2)
-        third, results = in_background(lambda: client.grade(order("# right"), silent))
-        soon(lambda: json.loads(client.status())["running"] == 3)
+        third, results = in_background(lambda: ready_client.grade(order("# right"), silent))
+        soon(lambda: json.loads(ready_client.status())["running"] == 3)
         assert worker.graded["# right"] == 0
         gate.set()
         third.join(60)
@@ -114,7 +110,7 @@ def test_a_client_that_vanishes_frees_its_worker(served, worker):
             send(made, order_of(order("# hanging")))
             soon(lambda: worker.graded["# hanging"])
         soon(lambda: any("abandoned" in line for line in ready.said))
-        assert client.grade(order("# right"), silent).card.status is Status.CORRECT
+        assert ready_client.grade(order("# right"), silent).card.status is Status.CORRECT
     assert worker.graded["# hanging"] == 1
 
 
@@ -124,7 +120,7 @@ def test_an_exception_in_a_client_ends_its_grade(served, worker):
 
     with served(jobs=1) as ready:
         with pytest.raises(KeyboardInterrupt):
-            client.grade(order("# hanging"), interrupt)
+            ready_client.grade(order("# hanging"), interrupt)
         soon(lambda: any("abandoned" in line for line in ready.said))
 
 
@@ -141,7 +137,7 @@ def test_a_broken_message_is_refused(served, body):
                 status, said = answer_to(made)
                 assert status == 400
                 assert b"another version, or the message is invalid" in said
-        assert isinstance(client.reach(EMULATED), Welcome)
+        assert isinstance(ready_client.reach(EMULATED), Welcome)
 
 
 def test_an_order_without_a_submission_is_refused(served):
@@ -164,7 +160,7 @@ def test_a_message_of_an_earlier_client_is_refused(served):
     with served(), connected() as made:
         made.sendall(b'\x00\x00\x00\x12{"type":"AskStop"}\r\n\r\n')
         assert answer_to(made)[0] == 400
-        assert client.is_running()
+        assert ready_client.is_running()
 
 
 def test_a_message_that_is_too_long_is_refused(served, monkeypatch):
@@ -172,12 +168,12 @@ def test_a_message_that_is_too_long_is_refused(served, monkeypatch):
         send(made, b"x" * (MOST_REQUEST_BYTES + 1))
         assert answer_to(made)[0] == 413
     with pytest.raises(UsageError):
-        client.status()
+        ready_client.status()
 
 
 def test_half_a_message_harms_nobody(served, monkeypatch):
     monkeypatch.setattr(server, "HEAD_S", 0.2)
-    monkeypatch.setattr(bodies, "BODY_S", 0.2)
+    monkeypatch.setattr(limits, "BODY_S", 0.2)
     with served():
         with connected() as gone:
             gone.sendall(b"POST ")
@@ -187,7 +183,7 @@ def test_half_a_message_harms_nobody(served, monkeypatch):
         with connected() as slow_one:
             send(slow_one, b"half", declared=16)
             assert answer_to(slow_one)[0] == 408
-        assert client.is_running()
+        assert ready_client.is_running()
 
 
 def test_a_chunked_body_is_refused(served):
@@ -207,45 +203,47 @@ def test_a_connection_of_another_user_ends_before_any_answer(served, monkeypatch
 def test_another_version_is_refused(served, monkeypatch):
     with served():
         other = replace(identity(), version="0.0.1")
-        monkeypatch.setattr(client, "identity", lambda: other)
-        reason = "the ready judge is of another version: restart it"
-        assert client.reach(EMULATED) == client.grade(order("# right"), silent) == Unready(reason)
-        assert json.loads(client.status())["grades"] == 0
+        monkeypatch.setattr(ready_client, "identity", lambda: other)
+        for ask in ((ready_client.reach, EMULATED), (ready_client.grade, order("# right"), silent)):
+            assert refusal(*ask) == "the ready judge is of another version: restart it"
+        assert json.loads(ready_client.status())["grades"] == 0
 
 
 def test_other_variables_are_refused(served, monkeypatch):
     with served():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-        assert "another CUDA_VISIBLE_DEVICES" in client.reach(EMULATED).reason
+        assert "another CUDA_VISIBLE_DEVICES" in refusal(ready_client.reach, EMULATED)
 
 
 def test_without_the_sandbox_nothing_is_graded(served, worker):
     unconfined = order("# right", sandbox=SandboxMode.NONE.value)
     with served():
-        assert client.grade(unconfined, silent) == client.reach(unconfined.options) == Unready(client.NO_SANDBOX)
+        for ask in ((ready_client.reach, unconfined.options), (ready_client.grade, unconfined, silent)):
+            assert refusal(*ask) == ready_client.NO_SANDBOX
     assert not worker.graded
 
 
 def test_a_gpu_that_the_server_lacks_is_refused(served):
     with served():
-        assert client.grade(order("# right", gpu="GPU-x"), silent) == Unready("the ready judge has no GPU GPU-x")
+        reason = refusal(ready_client.grade, order("# right", gpu="GPU-x"), silent)
+    assert reason == "the ready judge has no GPU GPU-x"
 
 
 def test_a_missing_device_is_refused(served, monkeypatch):
     monkeypatch.setattr("evaluator.devices.gpu._listed", lambda _: [])
     with served():
-        assert "cannot use cuda" in client.reach(GradeOptions(DeviceKind.CUDA)).reason
+        assert "cannot use cuda" in refusal(ready_client.reach, GradeOptions(DeviceKind.CUDA))
 
 
 def test_the_status_is_json(served, folder):
     with served(idle_minutes=7.0):
-        client.grade(order("# right"), silent)
-        soon(lambda: [json.loads(client.status())[name] for name in ("grades", "running")] == [1, 0])
+        ready_client.grade(order("# right"), silent)
+        soon(lambda: [json.loads(ready_client.status())[name] for name in ("grades", "running")] == [1, 0])
         # The second worker may start late.
-        soon(lambda: {each["problem"] for each in json.loads(client.status())["workers"]} == {"relu", None})
-        found = json.loads(client.status())
+        soon(lambda: {each["problem"] for each in json.loads(ready_client.status())["workers"]} == {"relu", None})
+        found = json.loads(ready_client.status())
     assert (found["idle_minutes"], found["devices"], found["running"]) == (7.0, ["emulated"], 0)
-    assert found["socket"] == str(folder / protocol.SOCKET)
+    assert found["socket"] == str(folder / ready_socket.SOCKET)
 
 
 def opened(worker):
@@ -261,35 +259,35 @@ def test_a_second_server_is_refused(served, worker):
 
 def test_the_end_waits_for_the_grade(served, worker, gate):
     with served():
-        grading, results = in_background(lambda: client.grade(order("# gated"), silent))
+        grading, results = in_background(lambda: ready_client.grade(order("# gated"), silent))
         soon(lambda: worker.graded["# gated"])
-        stopping, _ = in_background(client.stop)
-        soon(lambda: json.loads(client.status())["ending"])
-        assert client.reach(EMULATED) == Unready("the ready judge is ending")
-        assert client.grade(order("# right"), silent) == Unready("the ready judge is ending")
+        stopping, _ = in_background(ready_client.stop)
+        soon(lambda: json.loads(ready_client.status())["ending"])
+        assert refusal(ready_client.reach, EMULATED) == "the ready judge is ending"
+        assert refusal(ready_client.grade, order("# right"), silent) == "the ready judge is ending"
         assert stopping.is_alive()
         gate.set()
         grading.join(60)
         stopping.join(60)
         assert results[0].card.status is Status.CORRECT
-        assert not client.is_running()
+        assert not ready_client.is_running()
     assert all(each.closed for each in worker.started)
 
 
 def test_idle_workers_are_released(served, worker):
     with served(idle_minutes=0.001):
-        client.grade(order("# right"), silent)
+        ready_client.grade(order("# right"), silent)
         soon(lambda: worker.started and all(each.closed for each in worker.started))
-        assert client.grade(order("# right"), silent).card.status is Status.CORRECT
+        assert ready_client.grade(order("# right"), silent).card.status is Status.CORRECT
 
 
 def test_of_too_many_connections_those_without_a_request_end(served, worker, gate, monkeypatch):
     monkeypatch.setattr(server, "_MOST_LOCAL", 3)
     with served(jobs=2):
-        waiting = [in_background(lambda: client.grade(order("# gated"), silent)) for _ in range(2)]
+        waiting = [in_background(lambda: ready_client.grade(order("# gated"), silent)) for _ in range(2)]
         soon(lambda: worker.graded["# gated"] == 2)
         with connected() as first, contextlib.suppress(ConnectionError):
-            assert json.loads(client.status())["running"] == 2  # one more connection
+            assert json.loads(ready_client.status())["running"] == 2  # one more connection
             assert first.recv(1) == b""
         gate.set()
         for thread, found in waiting:
@@ -322,17 +320,17 @@ def test_a_worker_that_cannot_start_is_an_answer_and_costs_no_later_grade(served
 
     with served(jobs=1):
         soon(lambda: len(worker.started) == 1)
-        soon(lambda: not json.loads(client.status())["running"])
-        assert client.grade(order("# lost 1"), silent).card.status is Status.CORRECT
+        soon(lambda: not json.loads(ready_client.status())["running"])
+        assert ready_client.grade(order("# lost 1"), silent).card.status is Status.CORRECT
         monkeypatch.setattr(worker, "__init__", refuse)
-        result = client.grade(order("# lost 9"), silent)
+        result = ready_client.grade(order("# lost 9"), silent)
         assert result == NotGraded("no worker process could start: Cannot allocate memory", again=True)
         monkeypatch.setattr(worker, "__init__", made)
-        assert client.grade(order("# right"), silent).card.status is Status.CORRECT
+        assert ready_client.grade(order("# right"), silent).card.status is Status.CORRECT
 
 
 def test_nobody_is_asked_where_nobody_runs(folder):
-    for ask in (client.status, client.stop):
+    for ask in (ready_client.status, ready_client.stop):
         with pytest.raises(UsageError, match="no ready judge runs"):
             ask()
 
@@ -346,6 +344,6 @@ def test_every_version_may_stop_the_server(served):
 
 def test_a_lock_that_is_no_file_is_told(folder, worker):
     folder.mkdir(parents=True, mode=0o700)
-    (folder / protocol.LOCK).symlink_to(folder / "elsewhere")
+    (folder / ready_socket.LOCK).symlink_to(folder / "elsewhere")
     with pytest.raises(InfraError, match="cannot use"):
         opened(worker)

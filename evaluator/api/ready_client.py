@@ -6,17 +6,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from evaluator.batch.workers.messages import GradeFinished, NotGraded, PrepareWorker, Result, StageEntered, WorkerOrder
-from evaluator.batch.workers.worker_handle import NoWorker, Slot
-from evaluator.errors import InfraError, UsageError
-from evaluator.grade_options import GradeOptions
-from evaluator.records import Record
-from evaluator.serve import protocol
-from evaluator.serve.protocol import (
+from evaluator.api import ready_socket
+from evaluator.api.ready_protocol import (
     GRADES,
     HELLO,
     MOST_REPLY_BYTES,
@@ -29,6 +24,11 @@ from evaluator.serve.protocol import (
     answers,
     identity,
 )
+from evaluator.batch.workers.messages import GradeFinished, NotGraded, PrepareWorker, Result, StageEntered, WorkerOrder
+from evaluator.batch.workers.worker_handle import NoWorker, Slot
+from evaluator.errors import InfraError, UsageError
+from evaluator.grade_options import GradeOptions
+from evaluator.records import Record
 
 VARIABLE = "WARPGRADE_READY"
 """Environment variable: 0 makes every grade without the ready judge."""
@@ -40,12 +40,6 @@ _SILENT = "the ready judge does not answer"
 _T = TypeVar("_T")
 
 
-class Unready(NamedTuple):
-    """No ready judge makes the grade: the reason, or nothing if none runs."""
-
-    reason: str = ""
-
-
 def is_allowed() -> bool:
     """Return whether the environment allows a ready judge, as by default."""
     return os.environ.get(VARIABLE, "").lower() not in _OFF
@@ -55,34 +49,25 @@ def is_running() -> bool:
     """Return whether a ready judge of the user listens."""
     try:
         _connection().close()
-    except (OSError, InfraError):
+    except NoWorker:
         return False
     return True
 
 
-def reach(options: GradeOptions) -> Welcome | Unready:
-    """Ask whether the ready judge grades with `options`."""
-    if not options.is_sandboxed:
-        return Unready(NO_SANDBOX if is_running() else "")
-    connection = _connected()
-    if isinstance(connection, Unready):
-        return connection
-    with connection:
-        try:
-            return _document(connection, "POST", HELLO, Hello(identity=identity(), device=options.device), Welcome)
-        except _Refused as refused:
-            return Unready(refused.reason)
+def reach(options: GradeOptions) -> Welcome:
+    """Ask whether the ready judge grades with `options`. Raises NoWorker if not, with an empty reason if none runs."""
+    _require_sandbox(options)
+    with _connection() as connection:
+        return _document(connection, "POST", HELLO, Hello(identity=identity(), device=options.device), Welcome)
 
 
-def grade(order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> GradeFinished | NotGraded | Unready:
+def grade(order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> GradeFinished | NotGraded:
     """Let the ready judge grade. An exception, for example Ctrl-C, also ends the grade in the server.
 
-    Unready: no ready judge runs, or the judge refuses.
+    Raises NoWorker if the judge refuses, with an empty reason if none runs.
     """
-    connection = _connected()
-    if isinstance(connection, Unready):
-        return connection
-    with connection:
+    _require_sandbox(order.options)
+    with _connection() as connection:
         return _result(connection, order, on_stage)
 
 
@@ -93,9 +78,8 @@ def status() -> bytes:
 
 def stop() -> None:
     """End the ready judge; return after the last grade. Raises UsageError if none runs."""
-    pid = _ask("POST", STOP, Stopping).pid
-    with contextlib.suppress(FileNotFoundError), protocol.opened() as folder:
-        protocol.await_end(folder, pid)
+    _ask("POST", STOP, Stopping)
+    ready_socket.await_end()
 
 
 class ReadyWorker:
@@ -113,18 +97,15 @@ class ReadyWorker:
 
     def grade(self, order: WorkerOrder, on_stage: Callable[[StageEntered], None]) -> Result:
         """Make a grade. Raises NoWorker if no ready judge accepts the grade any more."""
-        connection = _connected()
-        if isinstance(connection, Unready):
-            raise NoWorker(connection.reason or "the ready judge has ended")
         try:
-            self._use(connection)
-            result = _result(connection, order, on_stage)
-        finally:
-            self._use(None)
-            connection.close()
-        if isinstance(result, Unready):
-            raise NoWorker(result.reason)
-        return result
+            with _connection() as connection:
+                try:
+                    self._use(connection)
+                    return _result(connection, order, on_stage)
+                finally:
+                    self._use(None)
+        except NoWorker as no_worker:
+            raise NoWorker(str(no_worker) or "the ready judge has ended") from None
 
     def interrupt(self) -> None:
         """End the current grade. May be called while another thread waits in `grade`."""
@@ -151,41 +132,32 @@ class ReadyWorker:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Refused(Exception):
-    """The server refuses a request."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+def _require_sandbox(options: GradeOptions) -> None:
+    """Raise NoWorker for a grade without the sandbox, with an empty reason if no ready judge runs."""
+    if not options.is_sandboxed:
+        raise NoWorker(NO_SANDBOX if is_running() else "")
 
 
 def _connection() -> socket.socket:
-    with protocol.opened() as folder:
-        return protocol.connect(folder, _GREETING_S)
-
-
-def _connected() -> socket.socket | Unready:
     try:
-        return _connection()
+        return ready_socket.connect(_GREETING_S)
     except (FileNotFoundError, ConnectionRefusedError):  # never started, ended, or killed
-        return Unready()
+        raise NoWorker from None
     except InfraError as error:
-        return Unready(error.message)
+        raise NoWorker(f"{error.message}: {error.hint}") from None
     except OSError as error:
-        return Unready(f"{_SILENT}: {error.strerror or error}")
+        raise NoWorker(f"{_SILENT}: {error.strerror or error}") from None
 
 
 def _result(
     connection: socket.socket, order: WorkerOrder, on_stage: Callable[[StageEntered], None]
-) -> GradeFinished | NotGraded | Unready:
+) -> GradeFinished | NotGraded:
     try:
         with _response(connection, "POST", GRADES, LocalOrder(identity=identity(), order=order)) as response:
             for line in _lines(response):
                 if not isinstance(answer := answers.decode(line), StageEntered):
                     return answer
                 on_stage(answer)
-    except _Refused as refused:
-        return Unready(refused.reason)
     except (OSError, ValueError):
         pass
     return NotGraded(reason="the ready judge ended during the grade", again=True)
@@ -194,19 +166,13 @@ def _result(
 def _ask(method: str, path: str, kind: type[_T]) -> _T:
     """Return the document of a response. Raises UsageError if no ready judge runs."""
     try:
-        connection = _connection()
-    except (FileNotFoundError, ConnectionRefusedError):
-        place = protocol.folder_path()
-        raise UsageError(
-            f"no ready judge runs: nothing listens in {place}", hint="start one: warpgrade serve"
-        ) from None
-    except OSError as error:
-        raise InfraError(f"{_SILENT}: {error.strerror or error}") from None
-    with connection:
-        try:
+        with _connection() as connection:
             return _document(connection, method, path, None, kind)
-        except _Refused as refused:
-            raise InfraError(refused.reason) from None
+    except NoWorker as no_worker:
+        if str(no_worker):
+            raise InfraError(str(no_worker)) from None
+        message = f"no ready judge runs: nothing listens in {ready_socket.folder_path()}"
+        raise UsageError(message, hint="start one: warpgrade serve") from None
 
 
 def _document(connection: socket.socket, method: str, path: str, body: Record | None, kind: type[_T]) -> _T:
@@ -214,32 +180,33 @@ def _document(connection: socket.socket, method: str, path: str, body: Record | 
         try:
             return msgspec.json.decode(b"".join(_lines(response)), type=kind)
         except (OSError, ValueError):
-            raise _Refused(_SILENT) from None
+            raise NoWorker(_SILENT) from None
 
 
 @contextlib.contextmanager
 def _response(connection: socket.socket, method: str, path: str, body: Record | None) -> Iterator[BinaryIO]:
     """Send a request, and yield the body of the response.
 
-    HTTP/1.0: the body ends with the connection. Raises `_Refused` for a refusal, and without a response in time.
+    HTTP/1.0: the body ends with the connection. `http.client` would import modules for some milliseconds.
+
+    Raises NoWorker for a refusal, and without a response in time.
     """
     content = b"" if body is None else msgspec.json.encode(body)
     with connection.makefile("rb") as response:
         try:
-            connection.settimeout(_GREETING_S)
             head = b"%s %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % (method.encode(), path.encode(), len(content))
             connection.sendall(head + content)
             protocol, _, rest = response.readline(_MOST_HEAD_BYTES).partition(b" ")
             while response.readline(_MOST_HEAD_BYTES).strip():
                 pass
             if not protocol.startswith(b"HTTP/"):
-                raise _Refused(_SILENT)
+                raise NoWorker(_SILENT)
             if not rest.startswith(b"200"):
                 refusal = msgspec.json.decode(b"".join(_lines(response)), type=dict[str, str])
-                raise _Refused(refusal.get("error", _SILENT))
+                raise NoWorker(refusal.get("error", _SILENT))
             connection.settimeout(None)
         except (OSError, ValueError):
-            raise _Refused(_SILENT) from None
+            raise NoWorker(_SILENT) from None
         yield response
 
 
