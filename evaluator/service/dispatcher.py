@@ -92,8 +92,9 @@ class Dispatcher:
         self._in_progress: set[str] = set()
         self._suspects: set[str] = set()
         self._interrupted: list[str] = []
-        self._listeners: dict[str, set[asyncio.Future[None]]] = {}
-        """Requests that wait for the end of each grade without a result."""
+        self._unfinished: set[str] = set()
+        self._ended = asyncio.Event()
+        """Set at the next end of a grade, and replaced by another event."""
         self._fault: BaseException | None = None
         self._handing_in = ThreadPoolExecutor(grader.at_once, "hand-in")
 
@@ -134,8 +135,7 @@ class Dispatcher:
         """Begin no further grade."""
         self._stopping = True
         self._changed.set()
-        for grade in self._listeners:
-            self._notify(grade)
+        self._announce_end()
 
     def abort(self) -> None:
         """End also the grades in progress; the journal keeps the requests."""
@@ -172,26 +172,18 @@ class Dispatcher:
 
     async def until_final(self, grades: Sequence[str], timeout_s: float) -> None:
         """Wait until any of the grades is final, or no further grade begins, at most `timeout_s`."""
-        if self._stopping or not self._listeners.keys() >= set(grades):
-            return
-        awaited = [self._listeners[grade] for grade in grades]
-        final: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for listeners in awaited:
-            listeners.add(final)
-        try:
-            await asyncio.wait([final], timeout=timeout_s)
-        finally:
-            for listeners in awaited:
-                listeners.discard(final)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self._stopping and self._unfinished.issuperset(grades):
+                    await self._ended.wait()
 
-    def _notify(self, grade: str) -> None:
-        for final in self._listeners[grade]:
-            if not final.done():
-                final.set_result(None)
+    def _announce_end(self) -> None:
+        self._ended.set()
+        self._ended = asyncio.Event()
 
     def _put(self, client: str, grade: str) -> None:
         self._queue.put(client, grade)
-        self._listeners[grade] = set()
+        self._unfinished.add(grade)
 
     def _begin_waiting(self) -> None:
         while len(self._queue) and self._has_room():
@@ -268,8 +260,8 @@ class Dispatcher:
 
     async def _finish(self, grade: str, final: Final) -> None:
         await self._journal.finish(grade, final)
-        self._notify(grade)
-        del self._listeners[grade]
+        self._unfinished.remove(grade)
+        self._announce_end()
 
     async def _forget_old(self) -> None:
         while True:
