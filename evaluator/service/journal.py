@@ -22,6 +22,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
+import msgspec
+
 from evaluator.errors import InfraError
 from evaluator.records import Status
 from evaluator.service.messages import Grade, GradeState
@@ -54,7 +56,7 @@ END;
 CREATE TABLE IF NOT EXISTS clock (at_s REAL NOT NULL);
 INSERT INTO clock SELECT 0.0 WHERE NOT EXISTS (SELECT * FROM clock);
 """  # noqa: S608 - a constant number
-_COLUMNS = "id, state, problem, name, submitted_at, key, finished_at, verdict, reason"
+_COLUMNS = ", ".join(Grade.__struct_fields__)
 
 
 class QueueLimits(NamedTuple):
@@ -352,18 +354,7 @@ class Journal:
 
 
 def _grade(row: tuple[Any, ...]) -> Grade:
-    grade, state, problem, name, submitted_at, key, finished_at, verdict, reason = row
-    return Grade(
-        id=grade,
-        state=GradeState(state),
-        problem=problem,
-        name=name,
-        submitted_at=submitted_at,
-        key=key,
-        finished_at=finished_at,
-        verdict=None if verdict is None else Status(verdict),
-        reason=reason,
-    )
+    return msgspec.convert(dict(zip(Grade.__struct_fields__, row, strict=True)), Grade)
 
 
 def _now() -> str:
