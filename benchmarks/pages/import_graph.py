@@ -19,10 +19,11 @@ PAGE = TOP / "docs" / "architecture.md"
 PACKAGE = "evaluator"
 FLOORS = (
     ("commands",),
-    ("agents", "service"),
+    ("agents", "view"),
+    ("service",),
     ("api",),
-    ("batch", "serve"),
-    ("batch/workers", "schema", "view"),
+    ("batch",),
+    ("batch/workers", "schema"),
     ("batch/runs",),
     ("grading",),
     ("judge",),

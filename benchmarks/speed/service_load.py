@@ -33,8 +33,8 @@ from typing import Any
 
 from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
-from evaluator.service.http_door import Address, Settings, http_door
-from evaluator.service.server import Program
+from evaluator.service.http_door import Settings, http_door
+from evaluator.service.server import Address, Program
 from evaluator.service.tokens import add_token
 from warpgrade import Candidate, RemoteGrader
 

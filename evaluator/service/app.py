@@ -1,7 +1,4 @@
-"""OpenAPI description of the service, made from its routes and the records of its documents.
-
-Routes of the service, behind `AccessControl`.
-"""
+"""Routes of the service, behind `AccessControl`, and their OpenAPI description."""
 
 import asyncio
 import hashlib
@@ -25,9 +22,8 @@ from evaluator.errors import InfraError, ProblemError, ProblemNotFound, UsageErr
 from evaluator.records import Record
 from evaluator.report.card.feedback import CHARACTERS
 from evaluator.service import metrics
-from evaluator.service.bodies import Bodies, PartsResponse, Turns
 from evaluator.service.dispatcher import Dispatcher, problem_of
-from evaluator.service.gate import HEALTH, AccessControl
+from evaluator.service.gate import HEALTH, AccessControl, Bodies, PartsResponse, Turns
 from evaluator.service.journal import Added, Arrival, Journal, OtherRequest, QueueFull
 from evaluator.service.messages import (
     LEAST_FEEDBACK,
@@ -124,7 +120,7 @@ class Parts(NamedTuple):
 
 def app_of(parts: Parts) -> AccessControl:
     """Return the ASGI application of the service."""
-    return AccessControl(_Routes(parts).app(), parts.tokens, parts.metrics)
+    return AccessControl(_Routes(parts).app(), parts.tokens, parts.metrics.refused)
 
 
 class _Routes:
@@ -149,12 +145,7 @@ class _Routes:
                 Route("/metrics", self.metrics, methods=["GET"]),
                 Route(HEALTH, self.health, methods=["GET"]),
             ],
-            exception_handlers={
-                RequestRefused: self._on_refused,
-                UsageError: self._on_usage_error,
-                InfraError: self._on_infra_error,
-                HTTPException: self._on_http_error,
-            },
+            exception_handlers=dict.fromkeys((RequestRefused, UsageError, InfraError, HTTPException), self._on_error),
         )
         self._description = msgspec.json.encode(
             openapi_document([each for each in app.routes if isinstance(each, Route)])
@@ -246,7 +237,7 @@ class _Routes:
         """Return the card of a finished grade."""
         async with AsyncExitStack() as turn_stack:
             await turn_stack.enter_async_context(self._cards.turn(request.scope[CLIENT]))
-            return PartsResponse(await self._stored_card(request), turn_stack.pop_all())
+            return PartsResponse(await self._stored_card(request), "application/json", turn_stack.pop_all())
 
     async def feedback(self, request: Request) -> Response:
         """Return the text for a language model's next attempt."""
@@ -295,7 +286,16 @@ class _Routes:
     def _grade(self, grade: Grade, status: int) -> Response:
         return _json(self._parts.dispatcher.at_present(grade), status)
 
-    def _refusal(self, status: int, refusal: Refusal) -> Response:
+    async def _on_error(self, _: Request, error: Exception) -> Response:
+        match error:
+            case RequestRefused(status=status, refusal=refusal):
+                pass
+            case UsageError():
+                status, refusal = 422, Refusal(error.message, error.hint)
+            case HTTPException():
+                status, refusal = error.status_code, Refusal(error.detail, "/openapi.json lists all paths")
+            case _:
+                status, refusal = 503, Refusal("the service cannot use its disk", "submit again later")
         self._parts.metrics.refused(status)
         response = _json(refusal, status)
         if status in (429, 503):
@@ -303,21 +303,6 @@ class _Routes:
         if status in (408, 413):
             response.headers["connection"] = "close"
         return response
-
-    async def _on_refused(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestRefused)  # noqa: S101 - for the type checker: registered for this class
-        return self._refusal(error.status, error.refusal)
-
-    async def _on_usage_error(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, UsageError)  # noqa: S101 - as above
-        return self._refusal(422, Refusal(error.message, error.hint))
-
-    async def _on_infra_error(self, _: Request, __: Exception) -> Response:
-        return self._refusal(503, Refusal("the service cannot use its disk", "submit again later"))
-
-    async def _on_http_error(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - as above
-        return self._refusal(error.status_code, Refusal(error.detail, "/openapi.json lists all paths"))
 
 
 def _json(document: Record, status: int) -> Response:

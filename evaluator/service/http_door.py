@@ -4,7 +4,6 @@ import contextlib
 import ipaddress
 import os
 import resource
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from evaluator.service.app import Parts, app_of
 from evaluator.service.dispatcher import Dispatcher
 from evaluator.service.journal import Journal, QueueLimits
 from evaluator.service.metrics import Metrics
-from evaluator.service.server import MOST_CONNECTIONS, Door, LimitedConnection
+from evaluator.service.server import MOST_CONNECTIONS, Address, Door, LimitedConnection, listening
 from evaluator.service.tokens import Tokens, locked
 
 LIMITS = QueueLimits(
@@ -24,13 +23,6 @@ LIMITS = QueueLimits(
 _OPEN_FILES = 2 * MOST_CONNECTIONS
 """Connections, and the pipes and files of workers and journal."""
 _DAY_S = 86_400.0
-
-
-class Address(NamedTuple):
-    """Address to listen on. Port 0 lets the system choose."""
-
-    host: str
-    port: int
 
 
 class Settings(NamedTuple):
@@ -79,11 +71,12 @@ def http_door(
         InfraError: the disk failed.
     """
     tokens = Tokens(settings.tokens)
+    limits = LIMITS if settings.most_waiting is None else LIMITS._replace(of_a_client=settings.most_waiting)
     _allow_open_files()
     with (
         locked(settings.state),
-        _listening(settings.address) as listener,
-        contextlib.closing(Journal(settings.state, _limits(settings))) as journal,
+        listening(settings.address, "choose another port, or end the program that listens there") as listener,
+        contextlib.closing(Journal(settings.state, limits)) as journal,
         make_grader() as grader,
     ):
         port = listener.getsockname()[1]
@@ -98,31 +91,6 @@ def http_door(
         parts = Parts(journal, dispatcher, grader, tokens, metrics, settings.allows_problem_text, settings.problems)
         yield Door(listener, app_of(parts), LimitedConnection, dispatcher, has_results=False)
     tell("the service has ended")
-
-
-def _limits(settings: Settings) -> QueueLimits:
-    return LIMITS if settings.most_waiting is None else LIMITS._replace(of_a_client=settings.most_waiting)
-
-
-@contextlib.contextmanager
-def _listening(address: Address) -> Iterator[socket.socket]:
-    try:
-        family, kind, protocol, _, socket_address = socket.getaddrinfo(
-            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        # asyncio sends small parts at once (TCP_NODELAY) only for sockets with the protocol's number.
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise UsageError(f"cannot resolve {address.host}: {error.strerror}") from None
-    with listener:
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(socket_address)
-            listener.listen(socket.SOMAXCONN)
-        except OSError as error:
-            hint = "choose another port, or end the program that listens there"
-            raise UsageError(f"cannot listen on {address.host}:{address.port}: {error.strerror}", hint=hint) from None
-        yield listener
 
 
 def _allow_open_files() -> None:

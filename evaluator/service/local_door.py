@@ -40,7 +40,7 @@ from evaluator.batch.workers.worker_pool import NO_STAGES, TaskEnded
 from evaluator.errors import WarpgradeError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, Record
-from evaluator.service.bodies import Bodies
+from evaluator.service.gate import Bodies
 from evaluator.service.messages import Refusal, RequestRefused
 from evaluator.service.server import CLIENT, Door, LocalConnection
 from evaluator.text import one_line

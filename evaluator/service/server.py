@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from evaluator.api.ready_socket import peer_uid
+from evaluator.errors import UsageError
 from evaluator.service.messages import RequestRefused
 
 CLIENT = "warpgrade.client"
@@ -167,8 +168,54 @@ class _Limit:
             self._timer = None
 
 
+class Address(NamedTuple):
+    """Address to listen on. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+
+@contextlib.contextmanager
+def listening(address: Address, hint: str) -> Iterator[socket.socket]:
+    """Listen on an address. Raises UsageError, with `hint` for a port that cannot be used."""
+    try:
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio sends small parts at once (TCP_NODELAY) only for sockets with the protocol's number.
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise UsageError(f"cannot resolve {address.host}: {error.strerror}") from None
+    with listener:
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(socket_address)
+            listener.listen(socket.SOMAXCONN)
+        except OSError as error:
+            raise UsageError(f"cannot listen on {address.host}:{address.port}: {error.strerror}", hint=hint) from None
+        yield listener
+
+
 _KEEP_ALIVE_S = 30
 _LEAVE_S = 10
+
+
+def config_of(application: ASGIApp, connection: type[LimitedConnection]) -> uvicorn.Config:
+    """Return the settings of uvicorn for a door, and silence its log."""
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+    return uvicorn.Config(
+        application,
+        interface="asgi3",
+        http=connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_LEAVE_S,
+    )
 
 
 class GradeLoop(Protocol):
@@ -203,23 +250,9 @@ class Program:
 
     def __init__(self, door: Door, tell: Callable[[str], None]) -> None:
         """Serve at `door`; `tell` prints a line."""
-        logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
         self._door = door
         self._tell = tell
-        self._server = _Uvicorn(
-            uvicorn.Config(
-                door.application,
-                http=door.connection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_LEAVE_S,
-            )
-        )
+        self._server = _Uvicorn(config_of(door.application, door.connection))
         self._signals = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 

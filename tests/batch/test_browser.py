@@ -192,7 +192,7 @@ def test_a_comparison_is_sorted_filtered_and_linked_to(page, hand_in, batch, com
 @pytest.fixture
 def live(run, tmp_path, browser):
     with ViewServer(LiveRun([tmp_path / "run"]), 0, print) as server, browser.tab() as opened:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             opened.open(server.address)

@@ -15,7 +15,7 @@ from evaluator.batch.workers.messages import GradeFinished, NotGraded, StageEnte
 from evaluator.errors import InfraError, UsageError
 from evaluator.grade_options import GradeOptions
 from evaluator.records import DeviceKind, SandboxMode, Status
-from evaluator.service import bodies as limits
+from evaluator.service import gate as limits
 from evaluator.service import server
 from evaluator.service.local_door import DeviceGraders, local_door
 from tests.serve.conftest import order, refusal, soon

@@ -18,7 +18,8 @@ from evaluator import schema
 from evaluator.commands.main import warpgrade
 from evaluator.errors import UsageError
 from evaluator.service import http_door, tokens
-from evaluator.service.bodies import OF_A_CLIENT, PartsResponse, Turns
+from evaluator.service.gate import OF_A_CLIENT, PartsResponse, Turns
+from evaluator.service.server import Address, listening
 from evaluator.service.tokens import Tokens, add_token, revoke_tokens
 from tests.service.conftest import TOP
 
@@ -144,7 +145,7 @@ def test_a_card_is_sent_in_parts_and_holds_its_turn_until_the_last():
         async def respond():
             async with contextlib.AsyncExitStack() as held:
                 await held.enter_async_context(turns.turn("alice"))
-                response = PartsResponse(content, held.pop_all())
+                response = PartsResponse(content, "application/json", held.pop_all())
             await response({}, None, send)
 
         async def others_turn(client):
@@ -309,5 +310,5 @@ def test_a_second_service_of_the_state_or_the_port_is_refused(shared, tmp_path):
 
 def test_responses_are_sent_at_once():
     """A socket without the protocol's number has no TCP_NODELAY, which costs 40 ms in a grade."""
-    with http_door._listening(http_door.address_of("127.0.0.1:0")) as listener:
+    with listening(Address("127.0.0.1", 0), "") as listener:
         assert listener.proto == socket.IPPROTO_TCP

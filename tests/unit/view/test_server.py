@@ -8,8 +8,8 @@ import time
 import pytest
 
 from evaluator.errors import CardError, UsageError
-from evaluator.view import server as view_server
-from evaluator.view.server import ViewServer
+from evaluator.service import server as service
+from evaluator.view.server import MOST_CONNECTIONS, ViewServer
 
 
 class Live:
@@ -28,12 +28,11 @@ class Live:
 
 @pytest.fixture
 def served(monkeypatch):
-    monkeypatch.setattr(view_server, "_REQUEST_S", 60.0)
-    monkeypatch.setattr(view_server, "_ROOM_S", 60.0)
+    monkeypatch.setattr(service, "HEAD_S", 60.0)
     said = []
     with ViewServer(Live(), 0, said.append) as server:
         server.said = said
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
         server.shutdown()
@@ -65,7 +64,7 @@ def test_the_page_and_its_version_are_served(served):
     assert answer.getheader("Cache-Control") == "no-store"
     assert answer.getheader("Content-Security-Policy") == "frame-ancestors 'none'"
     assert answer.getheader("Referrer-Policy") == "no-referrer"
-    assert "Python" not in answer.getheader("Server")
+    assert answer.getheader("Server") is None
     answer, content = ask(served, f"/{served.secret}/version")
     assert (answer.status, content, answer.getheader("Content-Type")) == (200, b"7", "text/plain; charset=utf-8")
 
@@ -75,12 +74,10 @@ def test_it_listens_on_this_machine_alone(served):
     assert served.address == f"http://127.0.0.1:{served.server_address[1]}/{served.secret}/"
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/version", "/wrong/", "/%2e%2e/", "/\xff/", "//127.0.0.1/", "/../../etc/passwd"]
-)
+@pytest.mark.parametrize("path", ["/", "/version", "/wrong/", "/%2e%2e/", "/%ff/", "//127.0.0.1/", "/../../etc/passwd"])
 def test_without_the_secret_nothing_is_served(served, path):
-    got = raw(served, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode("latin-1"))
-    assert got.startswith(b"HTTP/1.0 404 ")
+    got = raw(served, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode("latin-1"))
+    assert got.startswith(b"HTTP/1.1 404 ")
     assert served.secret.encode() not in got
 
 
@@ -103,33 +100,42 @@ def test_a_page_under_another_name_is_not_answered(served, host):
     assert (answer.status, b"<p>" in content) == (403, False)
 
 
-@pytest.mark.parametrize("hosts", [b"", b"Host: 127.0.0.1\r\nHost: evil.example\r\n"])
-def test_a_request_has_one_host(served, hosts):
-    got = raw(served, b"GET /%s/ HTTP/1.1\r\n%s\r\n" % (served.secret.encode(), hosts))
-    assert got.startswith(b"HTTP/1.0 403 ")
+@pytest.mark.parametrize(
+    ("version", "hosts", "status"),
+    [
+        (b"1.1", b"", b" 400 "),
+        (b"1.1", b"Host: 127.0.0.1\r\nHost: evil.example\r\n", b" 400 "),
+        (b"1.0", b"", b" 403 "),
+    ],
+    ids=["none", "two", "none in HTTP/1.0"],
+)
+def test_a_request_has_one_host(served, version, hosts, status):
+    head = b"GET /%s/ HTTP/%s\r\nConnection: close\r\n%s\r\n"
+    got = raw(served, head % (served.secret.encode(), version, hosts))
+    assert status in got.partition(b"\r\n")[0]
+    assert b"<p>" not in got
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "<script>"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
 def test_only_get_is_answered(served, method):
-    got = raw(served, f"{method} /{served.secret}/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    assert got.startswith(b"HTTP/1.0 405 ")
-    assert b"Allow: GET\r\n" in got
-    assert b"script" not in got
+    got = raw(served, f"{method} /{served.secret}/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    assert got.startswith(b"HTTP/1.1 405 ")
+    assert b"allow: GET\r\n" in got
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
+    "sent",
     [
-        (b"<img>\r\n\r\n", b" 400 "),
-        (b"GET / HTTP/9.9\r\n\r\n", b" 505 "),
-        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b" 414 "),
-        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b" 431 "),
+        b"<img>\r\n\r\n",
+        b"<script> / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
     ],
+    ids=["no request", "no method", "a long path"],
 )
-def test_what_is_not_a_request_is_refused(served, sent, status):
+def test_what_is_not_a_request_is_refused(served, sent):
     got = raw(served, sent)
-    assert status in got.partition(b"\r\n")[0]
-    assert b"<img>" not in got
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert b"<" not in got
     assert ask(served)[0].status == 200
 
 
@@ -142,18 +148,15 @@ def test_a_fault_of_the_run_is_told_to_the_page(served):
 
 def test_a_surprise_is_one_line_and_ends_nothing(served):
     served.live.fault = ZeroDivisionError("x\n\x1b[2J")
-    with pytest.raises(http.client.HTTPException):
-        ask(served)
+    assert ask(served)[0].status == 500
     served.live.fault = None
     assert ask(served)[0].status == 200
     assert served.said == [r"error: a request was not answered: ZeroDivisionError('x\n\x1b[2J')"]
 
 
 def test_silent_clients_keep_nobody_out_and_are_bounded(served, monkeypatch):
-    monkeypatch.setattr(view_server, "_REQUEST_S", 600.0)
-    silent = [
-        socket.create_connection(served.server_address, timeout=60) for _ in range(2 * view_server._MOST_CONNECTIONS)
-    ]
+    monkeypatch.setattr(service, "HEAD_S", 600.0)
+    silent = [socket.create_connection(served.server_address, timeout=60) for _ in range(2 * MOST_CONNECTIONS)]
     try:
         for _ in range(3):
             assert ask(served)[0].status == 200
@@ -170,7 +173,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_closed(served, monkeypatch):
             time.sleep(0.05)
 
     with monkeypatch.context() as hasty:
-        hasty.setattr(view_server, "_REQUEST_S", 0.3)
+        hasty.setattr(service, "HEAD_S", 0.3)
         address = served.server_address
         with socket.create_connection(address, timeout=60) as slow, pytest.raises(OSError, match=r"Errno"):
             drip(slow)
@@ -190,7 +193,7 @@ def test_a_complete_request_is_not_closed_for_another_connection(served, monkeyp
     thread = threading.Thread(target=lambda: found.append(ask(served)[1]))
     thread.start()
     assert asked.wait(60)
-    others = [socket.create_connection(served.server_address) for _ in range(2 * view_server._MOST_CONNECTIONS)]
+    others = [socket.create_connection(served.server_address) for _ in range(2 * MOST_CONNECTIONS)]
     assert ask(served, "/")[0].status == 404
     answered.set()
     thread.join(60)
