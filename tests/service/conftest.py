@@ -1,4 +1,4 @@
-"""Processes of the service with a fake judge, and raw requests to them."""
+"""Services with a fake judge, in a thread of this process or in a process, and raw requests to them."""
 
 import contextlib
 import http.client
@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,37 +19,47 @@ pytest.importorskip("uvicorn", reason="needs the extra warpgrade[http]")
 pytest.importorskip("httpx", reason="needs the extra warpgrade[http]")
 pytest.importorskip("prometheus_client", reason="needs the extra warpgrade[http]")
 
+from evaluator.service.server import Program
 from evaluator.service.tokens import add_token
+from tests.service import fake_service
 
 TOP = Path(__file__).parents[2]
 MODEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
 
 
 class Service:
-    """A process of the service. `start` after `kill` continues with the same state and port."""
+    """A service in a thread of this process."""
 
     def __init__(self, state, **named):
         self.state = state
         self.named = named
-        self._held = held_port()
-        self.port = self._held.getsockname()[1]
-        self.process = None
+        self.port = None
+        self.said = ""
+        self._program = None
+        self._thread = threading.Thread(target=self._serve)
         state.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def launch(self):
-        """Start the process without waiting for a response."""
-        named = [f"{name}={value}" for name, value in self.named.items()]
-        command = [sys.executable, "-m", "tests.service.fake_service", str(self.state), str(self.port), *named]
-        with (self.state / "stderr").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=TOP, stderr=log)
-
     def start(self):
-        self.launch()
+        self._thread.start()
+        soon(lambda: self.port is not None or not self._thread.is_alive())
         return self.until_up()
+
+    def _serve(self):
+        with fake_service.opened(self.state, 0, self._tell, self.named) as door:
+            self._program = Program(door, self._tell)
+            self.port = door.listener.getsockname()[1]
+            self._program.run()
+
+    def _tell(self, line):
+        self.said += f"{line}\n"
+
+    @property
+    def is_alive(self):
+        return self._thread.is_alive()
 
     def until_up(self):
         until = time.monotonic() + 300
@@ -58,29 +69,18 @@ class Service:
                     return self
             except OSError:
                 pass
-            assert self.process.poll() is None, self.said
+            assert self.is_alive, self.said
             assert time.monotonic() < until
             time.sleep(0.02)
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(300)
-
     def close(self):
-        if self.process is not None:
-            self.kill()
-        self._held.close()
+        self.open_gate()
+        if self._program is not None:
+            self._program.stop()
+        self._thread.join(300)
 
     def token(self, client):
         return add_token(self.state / "tokens", client)
-
-    @property
-    def said(self):
-        return (self.state / "stderr").read_text()
 
     @property
     def graded(self):
@@ -92,12 +92,6 @@ class Service:
 
     def state_of(self, token, grade):
         return json.loads(self.ask("GET", f"/v1/grades/{grade}", token)[2])["state"]
-
-    @property
-    def stored(self):
-        """States of all grades in the journal of an ended service, and whether they have a card."""
-        with contextlib.closing(sqlite3.connect(self.state / "journal.sqlite")) as connection:
-            return connection.execute("SELECT state, card IS NOT NULL FROM grades").fetchall()
 
     def has_connection(self, made):
         """Return whether the server's end of a socket is open."""
@@ -115,10 +109,6 @@ class Service:
         wanted = [*(ends if at_server else ends[::-1]), "01"]
         lines = map(str.split, Path("/proc/net/tcp").read_text().splitlines())
         return next((line[4] for line in lines if line[1:4] == wanted), None)
-
-    @property
-    def peak_bytes(self):
-        return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())[1]) << 10
 
     def ask(self, method, path, token=None, body=None, **headers):
         """Return status, headers and body of a response."""
@@ -144,29 +134,104 @@ class Service:
         return json.loads(body)
 
 
-@pytest.fixture
-def service(tmp_path):
-    """Factory of started services: `service(at_once=1)`."""
+class ServiceProcess(Service):
+    """A process of the service. `start` after `kill` continues with the same state and port."""
+
+    def __init__(self, state, **named):
+        super().__init__(state, **named)
+        self._held = held_port()
+        self.port = self._held.getsockname()[1]
+        self.process = None
+
+    def launch(self):
+        """Start the process without waiting for a response."""
+        named = [f"{name}={value}" for name, value in self.named.items()]
+        command = [sys.executable, "-m", "tests.service.fake_service", str(self.state), str(self.port), *named]
+        with (self.state / "stderr").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=TOP, stderr=log)
+
+    def start(self):
+        self.launch()
+        return self.until_up()
+
+    @property
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(300)
+
+    def close(self):
+        if self.process is not None:
+            self.kill()
+        self._held.close()
+
+    @property
+    def said(self):
+        return (self.state / "stderr").read_text()
+
+    @said.setter
+    def said(self, _):
+        pass
+
+    @property
+    def stored(self):
+        """States of all grades in the journal of an ended service, and whether they have a card."""
+        with contextlib.closing(sqlite3.connect(self.state / "journal.sqlite")) as connection:
+            return connection.execute("SELECT state, card IS NOT NULL FROM grades").fetchall()
+
+    @property
+    def peak_bytes(self):
+        return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())[1]) << 10
+
+
+@contextlib.contextmanager
+def started(kind, tmp_path):
+    """Factory of started services of a kind, with the clients alice and bob."""
     made = []
 
     def start(**named):
-        found = Service(tmp_path / f"state{len(made)}", **named)
+        found = kind(tmp_path / f"state{len(made)}", **named)
         made.append(found)
         found.alice, found.bob = found.token("alice"), found.token("bob")
         return found.start()
 
-    yield start
-    for each in made:
-        each.close()
+    try:
+        yield start
+    finally:
+        for each in made:
+            each.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def service(tmp_path, monkeypatch):
+    """Factory of started services in this process: `service(at_once=1)`."""
+    with started(Service, tmp_path) as start:
+
+        def start_with_limits(**named):
+            fake_service.set_limits(monkeypatch.setattr, named)
+            return start(**named)
+
+        yield start_with_limits
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Factory of started processes: `process(at_once=1)`."""
+    with started(ServiceProcess, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """A service that the tests of a module share."""
-    made = Service(tmp_path_factory.mktemp("service") / "state")
-    made.alice, made.bob = made.token("alice"), made.token("bob")
-    yield made.start()
-    made.close()
+    """A service that the tests share."""
+    with started(Service, tmp_path_factory.mktemp("service")) as start:
+        yield start()
 
 
 def held_port():

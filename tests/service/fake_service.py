@@ -1,4 +1,4 @@
-"""The service as a process, with a judge that grades in the time that the submission names: `# 5 anything`, in ms.
+"""The service with a judge that grades in the time that the submission names: `# 5 anything`, in ms.
 
     python -m tests.service.fake_service STATE PORT [NAME=VALUE …]
 
@@ -20,10 +20,19 @@ from evaluator.api.grader import Grader
 from evaluator.api.scorecard import Scorecard
 from evaluator.errors import InfraError
 from evaluator.records import Status
-from evaluator.service import bodies, gate, http_door, server
-from evaluator.service.http_door import Settings, address_of
-from evaluator.service.server import Program
+from evaluator.service import gate, http_door, server
+from evaluator.service.http_door import Settings
+from evaluator.service.server import Address, Program
 from tests import cards
+
+LIMITS = (
+    ("head_s", server, "HEAD_S"),
+    ("stall_s", server, "STALL_S"),
+    ("connections", server, "MOST_CONNECTIONS"),
+    ("connections", gate, "MOST_CONNECTIONS"),
+    ("body_s", gate, "BODY_S"),
+    ("large_bytes", gate, "LARGE_BYTES"),
+)
 
 
 class FakeGrading:
@@ -71,34 +80,44 @@ class FakeGrading:
         )
 
 
-def main() -> None:
-    state, port = Path(sys.argv[1]), sys.argv[2]
-    named = dict(each.split("=") for each in sys.argv[3:])
-    server.HEAD_S = float(named.get("head_s", server.HEAD_S))
-    server.STALL_S = float(named.get("stall_s", server.STALL_S))
-    server.MOST_CONNECTIONS = gate.MOST_CONNECTIONS = int(named.get("connections", gate.MOST_CONNECTIONS))
-    bodies.BODY_S = float(named.get("body_s", bodies.BODY_S))
-    bodies.LARGE_BYTES = int(named.get("large_bytes", bodies.LARGE_BYTES))
+def set_limits(set_attribute, named) -> None:
+    """Set the limits of the server that `named` has."""
+    for name, module, attribute in LIMITS:
+        if name in named:
+            set_attribute(module, attribute, type(getattr(module, attribute))(named[name]))
     given = {name: int(value) for name, value in named.items() if name in http_door.LIMITS._fields}
-    http_door.LIMITS = http_door.LIMITS._replace(**given)
+    set_attribute(http_door, "LIMITS", http_door.LIMITS._replace(**given))
+
+
+@contextlib.contextmanager
+def opened(state: Path, port: int, tell, named):
+    """Open the door of the service with a fake judge."""
 
     @contextlib.contextmanager
     def grading():
         yield FakeGrading(state, int(named.get("at_once", 4)))
 
-    def tell(line):
-        print(line, file=sys.stderr, flush=True)
-
     settings = Settings(
-        address=address_of(f"127.0.0.1:{port}"),
+        address=Address("127.0.0.1", port),
         state=state,
         tokens=state / "tokens",
         keep_days=1.0,
         allows_problem_text=named.get("problem_text") == "yes",
         most_waiting=int(named["most_waiting"]) if "most_waiting" in named else None,
     )
+    with http_door.http_door(settings, grading, tell) as door:
+        yield door
+
+
+def main() -> None:
+    named = dict(each.split("=") for each in sys.argv[3:])
+    set_limits(setattr, named)
+
+    def tell(line):
+        print(line, file=sys.stderr, flush=True)
+
     try:
-        with http_door.http_door(settings, grading, tell) as door:
+        with opened(Path(sys.argv[1]), int(sys.argv[2]), tell, named) as door:
             Program(door, tell).run()
     except InfraError as error:
         print(error, file=sys.stderr)

@@ -24,8 +24,8 @@ def killed(served, times):
     return served
 
 
-def test_a_grade_that_kills_the_server_gets_a_card_and_its_neighbours_are_graded(service):
-    served = service(at_once=4)
+def test_a_grade_that_kills_the_server_gets_a_card_and_its_neighbours_are_graded(process):
+    served = process(at_once=4)
     # The neighbours take longer than the culprit: each death finds all of them in progress.
     neighbours = [served.submit(served.alice, f"# 900 neighbour {number}")["id"] for number in range(2)]
     culprit = served.submit(served.alice, "# 300 deadly")["id"]
@@ -42,8 +42,8 @@ def test_a_grade_that_kills_the_server_gets_a_card_and_its_neighbours_are_graded
     assert served.process.poll() is None
 
 
-def test_a_grade_whose_card_kills_the_server_fails_with_a_reason(service):
-    served = service()
+def test_a_grade_whose_card_kills_the_server_fails_with_a_reason(process):
+    served = process()
     grade = served.submit(served.alice, "# 0 deadly card")["id"]
     killed(served, MOST_ATTEMPTS + 1)
     served.until_up()

@@ -88,8 +88,8 @@ def check(served, found, clients, each, kills, at_once):
     assert times.total() - len(times) <= kills * at_once  # Only grades in progress at a kill are graded again.
 
 
-def test_a_few_clients_lose_nothing(service):
-    served = service(at_once=4, head_s=0.5)
+def test_a_few_clients_lose_nothing(process):
+    served = process(at_once=4, head_s=0.5)
     hostile = Hostile(served, slow=4, wrong=1, large=1)
     try:
         found = graded_by_all(served, clients=6, each=25, kills=1, pause_s=0.3)
@@ -100,8 +100,8 @@ def test_a_few_clients_lose_nothing(service):
 
 
 @pytest.mark.long
-def test_a_hundred_clients_lose_nothing(service):
-    served = service(at_once=8, head_s=2.0)
+def test_a_hundred_clients_lose_nothing(process):
+    served = process(at_once=8, head_s=2.0)
     hostile = Hostile(served)
     try:
         found = graded_by_all(served, clients=100, each=20, kills=8, pause_s=2.0)

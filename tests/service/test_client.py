@@ -127,8 +127,8 @@ def test_closing_cancels_a_submission_on_its_way(service, monkeypatch):
     soon(lambda: b"waiting_grades 0.0" in served.ask("GET", "/metrics", served.bob)[2])
 
 
-def test_a_killed_server_costs_no_card(service):
-    served = service(at_once=2)
+def test_a_killed_server_costs_no_card(process):
+    served = process(at_once=2)
     with RemoteGrader(served.url, served.alice) as grader:
         futures = [grader.submit("relu", f"# 20 killed {number}") for number in range(60)]
         for share in (10, 30):
@@ -139,8 +139,8 @@ def test_a_killed_server_costs_no_card(service):
     assert len(served.graded) <= 60 + 2 * 2
 
 
-def test_a_service_that_stays_away_fails_the_grades_and_later_ones(service):
-    served = service(at_once=1)
+def test_a_service_that_stays_away_fails_the_grades_and_later_ones(process):
+    served = process(at_once=1)
     with RemoteGrader(served.url, served.alice, patience_s=0.5) as grader:
         future = grader.submit("relu", "# 60000 long")
         soon(lambda: b"in_progress 1.0" in served.ask("GET", "/metrics", served.bob)[2])
@@ -154,15 +154,15 @@ def test_a_service_that_stays_away_fails_the_grades_and_later_ones(service):
 def test_a_revoked_token_fails_the_grades(service):
     served = service(at_once=1)
     with RemoteGrader(served.url, served.alice) as grader:
-        future = grader.submit("relu", "# 60000 long")
+        future = grader.submit("relu", "# gated long")
         soon(lambda: b"in_progress 1.0" in served.ask("GET", "/metrics", served.bob)[2])
         revoke_tokens(served.state / "tokens", "alice")
         with pytest.raises(UsageError, match="401"):
             future.result(300)
 
 
-def test_lost_state_is_told_instead_of_waited_for(service):
-    served = service(at_once=1)
+def test_lost_state_is_told_instead_of_waited_for(process):
+    served = process(at_once=1)
     with RemoteGrader(served.url, served.alice) as grader:
         assert grader.grade("relu", "# 0 first").correct
         future = grader.submit("relu", "# 60000 long")

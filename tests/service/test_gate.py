@@ -88,8 +88,8 @@ def test_a_large_body_is_refused_before_it_is_sent(shared):
 
 
 @pytest.mark.parametrize("has_token", [True, False])
-def test_a_gigabyte_is_never_kept(service, has_token):
-    served = service()
+def test_a_gigabyte_is_never_kept(process, has_token):
+    served = process()
     before = served.peak_bytes
     token = served.alice if has_token else "wg_wrong"
     part = b"x" * (1 << 20)
@@ -183,8 +183,8 @@ def first_of(made, sent, most):
     return b""
 
 
-def test_a_stranger_writes_no_traceback_into_the_log(service):
-    served = service()
+def test_a_stranger_writes_no_traceback_into_the_log(process):
+    served = process()
     for authorization in ("", f"Authorization: Bearer {served.alice}\r\n"):
         path = "/v1/problems" if authorization else "/"
         with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
@@ -307,14 +307,14 @@ def test_an_invalid_submission_is_refused_with_a_reason(shared, body, status):
         ("/v2", {}, 404),
     ],
 )
-def test_an_invalid_question_is_refused_with_a_reason(shared, path, headers, status):
+def test_an_invalid_question_is_refused_with_a_reason(shared, caplog, path, headers, status):
     found, _, said = shared.ask("GET", path, shared.alice, **headers)
     assert (found, bool(json.loads(said)["error"])) == (status, True)
-    assert "Traceback" not in shared.said
+    assert not caplog.records
 
 
-def test_no_token_is_in_the_log_or_in_the_state(service):
-    served = service()
+def test_no_token_is_in_the_log_or_in_the_state(process):
+    served = process()
     served.wait(served.alice, served.submit(served.alice, "# 0 a")["id"])
     served.ask("GET", f"/v1/grades?token={served.alice}", "wg_wrong")
     assert served.end() == 0

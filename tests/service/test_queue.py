@@ -79,8 +79,8 @@ def test_cancelled_grades_are_not_graded(service):
     assert served.graded == ["# gated running"]
 
 
-def test_nothing_is_lost_when_the_server_is_killed(service):
-    served = service(at_once=2)
+def test_nothing_is_lost_when_the_server_is_killed(process):
+    served = process(at_once=2)
     ids = []
     for attempt in range(3):
         for n in range(8):
@@ -108,8 +108,8 @@ def test_a_queue_with_too_many_bytes_refuses(service):
     assert served.ask("POST", "/v1/grades", served.bob, large)[0] == 202
 
 
-def test_the_server_ends_after_the_grades_in_progress_and_keeps_the_queue(service):
-    served = service(at_once=1)
+def test_the_server_ends_after_the_grades_in_progress_and_keeps_the_queue(process):
+    served = process(at_once=1)
     first = served.submit(served.alice, "# gated first")["id"]
     second = served.submit(served.alice, "# 0 second")["id"]
     soon(lambda: served.state_of(served.alice, first) == "grading")
@@ -128,8 +128,8 @@ def test_the_server_ends_after_the_grades_in_progress_and_keeps_the_queue(servic
     assert served.graded == ["# gated first", "# 0 second"]
 
 
-def test_a_second_signal_ends_the_grades_too(service):
-    served = service(at_once=1)
+def test_a_second_signal_ends_the_grades_too(process):
+    served = process(at_once=1)
     grade = served.submit(served.alice, "# gated")["id"]
     soon(lambda: served.state_of(served.alice, grade) == "grading")
     served.process.send_signal(signal.SIGINT)
@@ -142,8 +142,8 @@ def test_a_second_signal_ends_the_grades_too(service):
     assert served.wait(served.alice, grade)["verdict"] == "correct"
 
 
-def test_a_second_signal_amid_a_request_writes_no_traceback_into_the_log(service):
-    served = service()
+def test_a_second_signal_amid_a_request_writes_no_traceback_into_the_log(process):
+    served = process()
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as made:
         head = f"POST /v1/grades HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.alice}\r\n"
         made.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
@@ -156,8 +156,8 @@ def test_a_second_signal_amid_a_request_writes_no_traceback_into_the_log(service
     assert "Traceback" not in served.said
 
 
-def test_a_service_without_workers_ends_and_stores_no_card(service):
-    served = service(at_once=1)
+def test_a_service_without_workers_ends_and_stores_no_card(process):
+    served = process(at_once=1)
     served.submit(served.alice, "# broken")
     assert served.process.wait(300) == 3
     assert "no worker starts" in served.said

@@ -16,11 +16,11 @@ from evaluator.submission.read import read_submission
 from tests import once
 from tests.batch.fake_cluster import ADDRESS
 from tests.grading.folders import HALVES, write
-from tests.service.conftest import MODEL, TOP, Service, soon
+from tests.service.conftest import MODEL, TOP, ServiceProcess, soon
 from warpgrade import Candidate, RemoteGrader, UsageError
 
 
-class RealService(Service):
+class RealService(ServiceProcess):
     """`warpgrade serve --http`."""
 
     program = ("cli.py",)
