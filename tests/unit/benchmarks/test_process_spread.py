@@ -6,10 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.timing.process_spread import (
-    Spread,
     estimate,
     in_windows,
-    likelihood,
     processes_of,
 )
 from evaluator.records import Windows
@@ -46,12 +44,3 @@ def test_the_spread_that_was_put_in_is_found(constant_us, part, around):
     found = estimate([processes_of(each) for each in sides])
     assert around[0] <= found.constant_us <= around[1]
     assert around[2] <= found.part <= around[3]
-
-
-def test_the_scatter_of_windows_is_no_spread():
-    (own,) = kernels(lambda _: 0.0, [0.003])
-    found = processes_of(own)
-    assert (found.freedom, found.time_us) == (4, pytest.approx(3.0, abs=0.02))
-    assert found.variance < 3 * found.by_scatter
-    spread = [Spread(constant_us, 0.0, 60) for constant_us in (0.02, 0.2)]
-    assert likelihood([found], spread[0]) > likelihood([found], spread[1])
