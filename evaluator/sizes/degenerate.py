@@ -1,7 +1,7 @@
 """Dimensions reduced to 1 by a small size: a kernel that sums or broadcasts along the wrong dimension is then correct.
 
-The shapes of each operation at both sizes are compared. Only dimensions larger
-at full size count: a dimension of 1 at both sizes belongs to the problem.
+The shapes of each operation at both sizes are compared. Only dimensions larger at full size count: a dimension of 1 at
+both sizes belongs to the problem.
 """
 
 import itertools
