@@ -1,7 +1,5 @@
 """What of a grade comes first: the cheapest rejection, unless nothing is left to compile."""
 
-import contextlib
-import functools
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +7,7 @@ import pytest
 from evaluator.findings import Code, finding
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages, timing_stage, verdict
-from evaluator.judge.context import grade_context, runner_factory
-from evaluator.judge.context.grade_context import GradeContext
+from evaluator.judge.context import runner_factory
 from evaluator.judge.context.runner_factory import RunnerFactory
 from evaluator.judge.exhibits.own_kernels import OwnKernelEvidence
 from evaluator.judge.exhibits.roofline_check import RooflineOutcome
@@ -73,65 +70,6 @@ def test_before_a_gpu_is_there_all_builds_are_made_and_their_machine_code_is_rea
     monkeypatch.setattr(stages, "build", lambda _: built)
     verdict.begin(context, Stopwatch(Silent()))
     assert done == (["build ahead", "machine code"] if built is BUILT else [])
-
-
-class Session:
-    """A GPU session that records its calls."""
-
-    def __init__(self, *, usable=True):
-        self.asked, self._usable = [], usable
-        self.settle, self.start_monitor = (functools.partial(self.asked.append, name) for name in ("settle", "monitor"))
-
-    @contextlib.contextmanager
-    def kept(self):
-        self.asked.append("kept")
-        yield self._usable
-        self.asked.append("released")
-
-
-def context_with(gpu_session, *, speculative_build=None, setup=None):
-    return SimpleNamespace(
-        terms=SimpleNamespace(problem="a problem", size="full", gpu="a GPU"),
-        gpu_session=gpu_session,
-        setup=SimpleNamespace(judge_bytes=7),
-        _speculative_build=speculative_build,
-        _setup=setup,
-        _set_up=lambda: gpu_session.asked.append("set up"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("speculative_build", "setup", "asked"),
-    [
-        ("a build", None, ["settle", "set up", 7]),
-        ("a build", "early", ["settle", 7]),
-        (None, None, ["settle", "set up", 7]),
-        (None, "kept", ["settle", "monitor", 7]),  # Of the submission before.
-    ],
-)
-def test_a_problem_is_set_up_once_and_each_submission_has_a_monitor(monkeypatch, speculative_build, setup, asked):
-    """And before each the judge has its memory: the roofline of the one before gave it back."""
-    gpu_session = Session()
-    monkeypatch.setattr(grade_context, "keep_memory", gpu_session.asked.append)
-    GradeContext.take_device(context_with(gpu_session, speculative_build=speculative_build, setup=setup))
-    assert gpu_session.asked == asked
-
-
-@pytest.mark.parametrize(("usable", "asked"), [(True, ["kept", "set up", "released"]), (False, ["kept", "released"])])
-def test_the_gpu_is_kept_as_long_as_a_problem_is_set_up_on_it(usable, asked):
-    gpu_session = Session(usable=usable)
-    GradeContext.set_up_early(context_with(gpu_session))
-    assert gpu_session.asked == asked
-
-
-@pytest.mark.parametrize(
-    ("gpu_session", "has_built", "may"),
-    [(Session(), True, True), (Session(), False, False), (Session(), None, False), (None, True, False)],
-    ids=["all is built", "something is compiled", "nothing was begun early", "no GPU"],
-)
-def test_a_problem_may_be_set_up_early_beside_no_compiler(gpu_session, has_built, may):
-    build = None if has_built is None else SimpleNamespace(has_built=lambda: has_built)
-    assert GradeContext.may_set_up_early(context_with(gpu_session, speculative_build=build)) is may
 
 
 class Client:

@@ -17,7 +17,6 @@ from evaluator.findings import Code
 from evaluator.judge.clock import gpu_monitor
 from evaluator.judge.clock import gpu_session as gpu_sessions
 from evaluator.judge.clock.gpu_session import GpuSession
-from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.runner_factory import RunnerFactory
 from tests.grading.harness import TOP
 
@@ -140,18 +139,6 @@ def test_a_renewed_session_keeps_idle_runners_and_the_gpu_and_has_a_new_monitor(
         assert {*map(id, first)} - {*map(id, machine.alive)} == {id(taken)}
         assert gpu_session.monitor is not monitor
         assert strangers(gpu_session, monkeypatch, 1)
-
-
-@pytest.mark.parametrize("lasting", [True, False])
-def test_the_end_of_a_problem_spares_the_idle_runners_of_a_lasting_session(lasting):
-    ended = []
-    context = SimpleNamespace(
-        _owns_fork_server=False,
-        gpu_session=SimpleNamespace(lasting=lasting, runner_pool=SimpleNamespace(children=["an idle runner"])),
-        fork_server=SimpleNamespace(end_all=lambda but=(): ended.append([*but])),
-    )
-    GradeContext._end_processes(context)
-    assert ended == [["an idle runner"] if lasting else []]
 
 
 @pytest.mark.parametrize("trusted", [True, False])

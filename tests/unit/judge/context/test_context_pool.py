@@ -11,7 +11,6 @@ from evaluator.errors import JudgeFailed
 from evaluator.judge.clock import gpu_session as gpu_session_module
 from evaluator.judge.context import grade_context, reference_timing
 from evaluator.judge.context.context_pool import ContextPool
-from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.runners.runner_pool import GPU_RUNNERS
 from evaluator.records import DeviceKind
 
@@ -171,15 +170,3 @@ def test_a_judge_ends_before_another_problem_if_torch_has_changed_or_others_wait
     if change is not None:
         change()
     assert pool.must_end(terms("another" if other else "one", "a GPU")) is ends
-
-
-@pytest.mark.parametrize(("gpu_session", "started"), [(None, ["runners", "children"]), (object(), [])])
-def test_a_context_with_a_gpu_starts_nothing_between_grades(gpu_session, started):
-    found = []
-    context = SimpleNamespace(
-        gpu_session=gpu_session,
-        runners=SimpleNamespace(pool=SimpleNamespace(refill=lambda: found.append("runners"))),
-        _spare_children=SimpleNamespace(refill=lambda: found.append("children")),
-    )
-    GradeContext.refill(context)
-    assert found == started
