@@ -4,11 +4,13 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.findings import Code, finding
 from evaluator.judge import stages
 from evaluator.judge.checked_calls import Called
 from evaluator.records import Fault, Mode, Status
+from tests.unit.judge.grades import Grade
 
 WRONG = Fault(Status.WRONG_RESULT, finding(Code.WRONG_VALUES, "wrong"))
 FAILED = Fault(Status.RUNTIME_ERROR, finding(Code.FORWARD_FAILED, "failed"))
@@ -26,27 +28,20 @@ def tries_of(
     """
     clock = itertools.count(step=4.0)
     monkeypatch.setattr(stages, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    problem = SimpleNamespace(mode=mode)
-    context = SimpleNamespace(
-        terms=SimpleNamespace(problem=problem),
-        deadline=SimpleNamespace(left_s=left_s),
-        reference=None,
-        in_training=False,
-        seeded_because=None,
-    )
-    tries = []
+    grade, tries = Grade(), []
+    grade.terms = grade.terms._replace(problem=replace(grade.terms.problem, mode=mode))
+    grade.deadline, grade.in_training, grade.seeded_because = SimpleNamespace(left_s=left_s), False, None
 
-    def tried(context, _):
+    def called(context, *_, **__):
         tries.append((context.in_training, context.seeded_because is not None))
         found = None if tries[-1] == right else fault
         pairs = {"weight": "gamma"} if assumed else {}
-        called = Called(None, [], found, [], assumed=pairs, more_s=6.0, partly_in_evaluation=partly)
-        return stages._CheckedCalls(called, None)
+        return Called(None, [], found, [], assumed=pairs, more_s=6.0, partly_in_evaluation=partly)
 
     monkeypatch.setattr(stages, "depends_on_mode", lambda *_: depends)
-    monkeypatch.setattr(stages, "calls_in_new_runner", tried)
-    called = stages._tried_in_other_ways(context, None).called
-    return tries, [(each.code, each.message) for each in called.remarks], called.fault is None
+    monkeypatch.setattr(stages, "checked_calls", called)
+    checked = grade.checked()
+    return tries, [(each.code, each.message) for each in checked.findings], checked.fault is None
 
 
 def test_right_answers_are_tried_once(monkeypatch):

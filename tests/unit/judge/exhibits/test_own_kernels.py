@@ -18,10 +18,18 @@ from evaluator.cuda_source.symbols import (
 )
 from evaluator.findings import Code
 from evaluator.judge.exhibits.ablation import AblationResult, AblationResults
-from evaluator.judge.exhibits.own_kernels import NeededWork, OwnKernelEvidence, not_known, own_kernels, too_little
+from evaluator.judge.exhibits.own_kernels import (
+    NeededWork,
+    OwnKernelEvidence,
+    needed_work,
+    not_known,
+    own_kernels,
+    too_little,
+)
 from evaluator.judge.setup.operation_cost import Cost
 from evaluator.protocol.frames import Counted, SourceFile
 from evaluator.records import DeviceKind, Profiling, ShareBasis, Status
+from tests.unit.references import reference
 
 STRIPPED = Kernels(device_code=True, names=[])
 OWN = Kernels(device_code=True, names=["relu_kernel"])
@@ -270,3 +278,28 @@ def test_a_profiled_kernel_is_own_by_its_whole_name(profiled, own):
 def test_any_name_can_be_asked_about(name):
     assert isinstance(plain_name(name), str)
     assert is_own(name, NONE) is False
+
+
+X = 4 * 32 * 64
+"""Bytes of the input."""
+
+
+@pytest.mark.parametrize(
+    ("output", "changes", "flop", "moved_bytes", "operations", "least_bytes"),
+    [
+        ("torch.relu(x)", {}, 0, 2 * X, 1, 2 * X),
+        ("torch.relu(x * 2).t().contiguous()", {}, 0, 4 * X, 2, 2 * X),
+        ("x.t().contiguous()", {}, 0, 0, 0, 2 * X),
+        ("x @ x.t()", {}, 2 * 32 * 64 * 32, 2 * X + 4 * 32 * 32, 1, X + 4 * 32 * 32),
+        # Forward, backward, the gradient of the output, and the gradient of the input.
+        ("torch.relu(x)", {"backward": True}, 0, 5 * X, 2, 4 * X),
+    ],
+)
+def test_the_work_of_a_reference(output, changes, flop, moved_bytes, operations, least_bytes):
+    needed = needed_work(reference(output, **changes))
+    assert needed.cost == (flop, moved_bytes, operations)
+    assert needed.least_bytes == least_bytes
+
+
+def test_the_operations_of_a_reference_have_names():
+    assert needed_work(reference("torch.relu_(x + 1).t()")).operations == {"add", "relu"}
