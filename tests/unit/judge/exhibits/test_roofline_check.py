@@ -17,9 +17,15 @@ SLOW, FAST = 1e6, 1e12
 """Bytes a second: at the slow one the small relu's megabyte takes a second each way."""
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """What the problem needs, which takes the longest, is worked out once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def bounded(monkeypatch, tmp_path):
-    monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path))
+def bounded(monkeypatch, cache):
+    monkeypatch.setenv("WARPGRADE_CACHE", str(cache))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(bounding.gpu_peaks, "peak", lambda *_: 1e12)
 
