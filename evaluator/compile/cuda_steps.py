@@ -229,15 +229,11 @@ class Ladder(NamedTuple):
     notes: list[str]
 
 
-def _nothing(_: BuildRequest) -> None:
-    """Accept every request."""
-
-
 def steps(
     request: BuildRequest,
     architecture: str,
     cache_root: Path,
-    too_much: Callable[[BuildRequest], str | None] = _nothing,
+    too_much: Callable[[BuildRequest], str | None] = lambda _: None,
 ) -> Ladder:
     """Return the steps of a build, PyTorch's own step last. `too_much` returns why a request must not be split."""
     plain = _OneUnitEach(request, architecture, light=False)

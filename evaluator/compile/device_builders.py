@@ -89,10 +89,6 @@ class ExtensionBuilder(Protocol):
         """Build one extension, or report why not."""
 
 
-def _nothing() -> None:
-    """Make no headers."""
-
-
 class DeviceBuilders(NamedTuple):
     """Builder factory of a device, and a descriptor of its native library: the allocator, or the emulator's runtime.
 
@@ -105,7 +101,7 @@ class DeviceBuilders(NamedTuple):
     library: int | None
     kernels: bytes | None = None
     preparation: BackgroundPrecompile | None = None
-    make_headers: Callable[[], None] = _nothing
+    make_headers: Callable[[], None] = lambda: None
 
     def wait(self) -> None:
         """Wait for the background preparation."""
