@@ -12,7 +12,7 @@ from evaluator.emulator.frontend.build_ladder import SUPPORT, StepName, build_st
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
-from tests.emulator.test_precompiled import run_tool
+from tests.cuda_builds import local_tool
 
 pytestmark = pytest.mark.long
 
@@ -67,7 +67,7 @@ def answers(folder, step):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     if step.name is StepName.BOUND:
-        support = binding_support(run_tool, BuildCache(cache_folder()))
+        support = binding_support(local_tool({}), BuildCache(cache_folder()))
         assert support is not None
         (folder / SUPPORT).symlink_to(support)
     done = subprocess.run(step.argv, cwd=folder, capture_output=True, text=True, check=False)

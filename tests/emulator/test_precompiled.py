@@ -11,8 +11,8 @@ from evaluator.emulator.frontend.build_ladder import SUPPORT, Step, StepName, bu
 from evaluator.emulator.frontend.front_end import front_end
 from evaluator.paths import cache_folder
 from evaluator.protocol.frames import BuildRequest
-from evaluator.sandbox import ToolResult
 from evaluator.toolchain import host_compiler
+from tests.cuda_builds import local_tool
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,19 +23,12 @@ KERNEL = "__global__ void doubled(float* x) { if (threadIdx.x > 3) return; x[thr
 LAUNCH = "void launch(torch::Tensor x) { doubled<<<1, 32>>>(x.data_ptr<float>()); }\n"
 
 
-def run_tool(argv, *, work, timeout_s, limits, readable=()):
-    done = subprocess.run(argv, cwd=work, capture_output=True, text=True, timeout=timeout_s, check=False)
-    return ToolResult(
-        exit_code=done.returncode, signal=None, timed_out=False, output=done.stdout + done.stderr, wall_s=0.0
-    )
-
-
 @pytest.fixture(scope="module")
 def linked() -> dict[str, Path]:
     """The kept parts, where a grade has made them already: they take half a minute."""
     cache = BuildCache(cache_folder())
-    header = precompiled_headers(run_tool, cache, StepName.BOUND)
-    support = binding_support(run_tool, cache)
+    header = precompiled_headers(local_tool({}), cache, StepName.BOUND)
+    support = binding_support(local_tool({}), cache)
     assert header is not None
     assert support is not None
     return {PRECOMPILED[StepName.BOUND]: header, SUPPORT: support}

@@ -1,25 +1,21 @@
 """What nvcc says of kernels that g++ compiles; and when its word is not taken."""
 
-import subprocess
-
 import pytest
 
 from evaluator.compile import emulated_builder
 from evaluator.cuda_source.edits import device_code
 from evaluator.protocol.frames import SourceFile
-from evaluator.sandbox import ToolResult
 from evaluator.toolchain.host_compiler import InstalledTool
+from tests.cuda_builds import local_tool
+from tests.unit.compile.tool_results import ended
 
 needs_nvcc = pytest.mark.skipif(emulated_builder.nvcc_version() is None, reason="there is no nvcc on this machine")
 
 
-def run_here(argv, *, work, limits, timeout_s):
-    done = subprocess.run(argv, cwd=work, capture_output=True, text=True, timeout=timeout_s, check=False)
-    output = done.stdout + done.stderr
-    return ToolResult(exit_code=done.returncode, signal=None, timed_out=False, output=output, wall_s=0.0)
+RUN_HERE = local_tool({})
 
 
-def errors(text, *flags, run_tool=run_here):
+def errors(text, *flags, run_tool=RUN_HERE):
     found = emulated_builder.device_errors(
         [SourceFile(name="cuda.cu", text=text)], {"cuda.cu": device_code(text) or ""}, flags, run_tool, text
     )
@@ -70,8 +66,7 @@ void f() { k<<<1, 1>>>([=] __device__ () {}); }"""
 
 
 def answering(output, exit_code=1):
-    result = ToolResult(exit_code=exit_code, signal=None, timed_out=False, output=output, wall_s=0.0)
-    return lambda argv, *, work, limits, timeout_s: result
+    return lambda argv, **_: ended(exit_code, output)
 
 
 HOST_CALL = 'cuda.cu(1): error: calling a __host__ function("f") from a __global__ function("k") is not allowed\n'

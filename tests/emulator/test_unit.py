@@ -12,8 +12,8 @@ from evaluator.emulator.frontend.build_ladder import UNIT, StepName, build_steps
 from evaluator.emulator.frontend.front_end import Lacking, front_end, lacking_constructs
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import bad_path
-from evaluator.records import Diagnostic
 from evaluator.toolchain import host_compiler
+from tests.unit.compile.tool_results import error
 
 KERNEL = """__global__ void k(float* p) { p[0] = 1; }
 torch::Tensor run(torch::Tensor x) {
@@ -260,12 +260,6 @@ def test_a_file_of_the_request_is_no_lacking_header():
     assert lacking_constructs(BuildRequest(name="e", files=files)) == []
 
 
-def error(message, line=3, severity="error"):
-    return Diagnostic(
-        severity=severity, message=message, file="cuda.cu", line=line, column=1, submission_line=None, source_line=""
-    )
-
-
 SOURCES = [SourceFile("main.cpp", "torch::Tensor run(torch::Tensor a, float eps);"), SourceFile("cuda.cu", KERNEL)]
 
 
@@ -279,14 +273,14 @@ SOURCES = [SourceFile("main.cpp", "torch::Tensor run(torch::Tensor a, float eps)
     ],
 )
 def test_only_a_clash_with_an_earlier_file_may_be_of_the_single_unit(message, helps):
-    assert separate_units_may_help(error(message), SOURCES) is helps
-    assert not separate_units_may_help(error(message), SOURCES[1:])
+    assert separate_units_may_help(error(message, file="cuda.cu"), SOURCES) is helps
+    assert not separate_units_may_help(error(message, file="cuda.cu"), SOURCES[1:])
 
 
 @pytest.mark.parametrize("line", ["#define N 32", "# undef N", "using namespace at;"])
 def test_what_an_earlier_file_leaks_may_break_a_later_one(line):
     leaking = [SourceFile("main.cpp", f"{SOURCES[0].text}\n{line}"), SOURCES[1]]
-    assert separate_units_may_help(error("expected unqualified-id before numeric constant"), leaking)
+    assert separate_units_may_help(error("expected unqualified-id before numeric constant", file="cuda.cu"), leaking)
 
 
 @pytest.mark.parametrize(

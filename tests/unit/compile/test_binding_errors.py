@@ -12,7 +12,7 @@ from evaluator.compile.binding_errors import (
 from evaluator.findings import Code, finding
 from evaluator.protocol.frames import BuildRequest, SourceFile
 from evaluator.protocol.submission_files import joined
-from evaluator.records import Diagnostic
+from tests.unit.compile.tool_results import error
 
 CUDA = """#include <torch/extension.h>
 __global__ void relu_kernel(const float* x, float* y, int n) { }
@@ -30,18 +30,6 @@ LINE = SUBMISSION[: SUBMISSION.index("functions=")].count("\n") + 1
 FAILED = finding(Code.COMPILE_FAILED, "x does not compile: no")
 
 
-def said(message, file="main.cpp", line=1, submission_line=None):
-    return Diagnostic(
-        severity="error",
-        message=message,
-        file=file,
-        line=line,
-        column=1,
-        submission_line=submission_line,
-        source_line="",
-    )
-
-
 def asked(**changes):
     functions = {name: name for name in changes.pop("functions", ["relu_cuda"])}
     return BuildRequest(name="x", functions=functions, **{"cuda_sources": [CUDA], "cpp_sources": [""], **changes})
@@ -49,7 +37,7 @@ def asked(**changes):
 
 def test_a_function_that_is_not_declared_is_given_its_declaration():
     """The card said to mend the line under a caret in a generated file."""
-    why = explained(FAILED, asked(), [said("'relu_cuda' was not declared in this scope")], SUBMISSION)
+    why = explained(FAILED, asked(), [error("'relu_cuda' was not declared in this scope")], SUBMISSION)
     assert (why.code, why.line) == (Code.BINDING, LINE)
     assert why.message == "functions=[...] names relu_cuda, but cpp_sources does not declare it"
     assert why.next_step == f"Add to cpp_sources: {DECLARATION}"
@@ -83,17 +71,17 @@ def test_a_kernel_cannot_be_bound():
 @pytest.mark.parametrize("where", ["cpp_sources", "cuda_sources"])
 def test_two_modules_are_one_too_many(where):
     source = CUDA + DECLARATION + "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"
-    why = explained(FAILED, asked(**{where: [source]}), [said("redefinition of 'PyInit_x'")], SUBMISSION)
+    why = explained(FAILED, asked(**{where: [source]}), [error("redefinition of 'PyInit_x'")], SUBMISSION)
     assert "another one: PYBIND11_MODULE" in why.message
     assert "Remove one of the two" in why.next_step
 
 
 def test_two_bodies_are_one_too_many():
-    errors = [said("multiple definition of `relu_cuda(at::Tensor, long)'")]
+    errors = [error("multiple definition of `relu_cuda(at::Tensor, long)'")]
     why = explained(FAILED, asked(cpp_sources=[CUDA]), errors, SUBMISSION)
     assert "both cpp_sources and cuda_sources define" in why.message
     assert why.next_step.endswith(DECLARATION)
-    assert explained(FAILED, asked(cpp_sources=[CUDA]), [said("no")], SUBMISSION) == FAILED
+    assert explained(FAILED, asked(cpp_sources=[CUDA]), [error("no")], SUBMISSION) == FAILED
 
 
 @pytest.mark.parametrize(
@@ -103,11 +91,11 @@ def test_two_bodies_are_one_too_many():
 def test_a_header_that_is_missing_is_named(message):
     file = SourceFile(name="a.cu", text="torch::Tensor f(torch::Tensor x) { return x; }")
     request = BuildRequest(name="x", files=[file])
-    why = explained(FAILED, request, [said(message, "a.cu", submission_line=7)], SUBMISSION)
+    why = explained(FAILED, request, [error(message, file="a.cu", submission_line=7)], SUBMISSION)
     assert (why.code, why.line) == (Code.BINDING, 7)
     assert "#include <torch/extension.h>" in why.next_step
     having = BuildRequest(name="x", files=[SourceFile(name="a.cu", text="#include <torch/extension.h>\n" + file.text)])
-    assert explained(FAILED, having, [said(message, "a.cu")], SUBMISSION) == FAILED
+    assert explained(FAILED, having, [error(message, file="a.cu")], SUBMISSION) == FAILED
 
 
 @pytest.mark.parametrize(
@@ -122,7 +110,7 @@ def test_a_header_that_is_missing_is_named(message):
     ids=["declared", "own header", "no plain name", "time", "killed"],
 )
 def test_what_is_no_such_mistake_stays_as_it_is(failure, request_of):
-    assert explained(failure, request_of, [said("expected ';'", "cuda.cu", 4)], SUBMISSION) is failure
+    assert explained(failure, request_of, [error("expected ';'", file="cuda.cu", line=4)], SUBMISSION) is failure
 
 
 def test_a_call_without_cpp_sources_is_given_them():

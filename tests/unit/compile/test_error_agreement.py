@@ -5,13 +5,13 @@ import pytest
 from evaluator.compile.binding_errors import undeclared
 from evaluator.compile.cuda_builder import agreed
 from evaluator.protocol.frames import BuildRequest
-from evaluator.records import Diagnostic
+from tests.unit.compile.tool_results import error
 
 
-def error(message, *, line=3, source="x[i] = y;", place=9, severity="error", file="cuda.cu"):
-    return Diagnostic(
-        severity=severity, message=message, file=file, line=line, column=0, submission_line=place, source_line=source
-    )
+def own(message, **changes):
+    """Return an error in a line of the submission."""
+    usual = {"file": "cuda.cu", "line": 3, "submission_line": 9, "source_line": "x[i] = y;"}
+    return error(message, **(usual | changes))
 
 
 UNDEFINED, OF_PYTORCH = 'identifier "y" is undefined', 'namespace "at" has no member "conv"'
@@ -20,14 +20,18 @@ UNDEFINED, OF_PYTORCH = 'identifier "y" is undefined', 'namespace "at" has no me
 @pytest.mark.parametrize(
     ("earlier", "later", "agree"),
     [
-        (error(UNDEFINED), error(UNDEFINED), True),
-        (error("expected \u2018;\u2019 before \u2018}\u2019 token"), error('expected a ";"'), True),
-        (error("\u2018nn\u2019 has not been declared"), error('name "nn" is not a namespace'), False),
-        (error(OF_PYTORCH, source="at::conv(x);"), error(OF_PYTORCH, source="at::conv(x);"), False),
-        (error("expected a declaration", place=None), error("expected a declaration", place=None), False),
-        (error("expected x", line=4), error("expected a declaration"), False),
-        (error("expected x", file="main.cpp"), error("expected a declaration"), False),
-        (error("x", severity="warning"), error("expected a declaration"), False),
+        (own(UNDEFINED), own(UNDEFINED), True),
+        (own("expected \u2018;\u2019 before \u2018}\u2019 token"), own('expected a ";"'), True),
+        (own("\u2018nn\u2019 has not been declared"), own('name "nn" is not a namespace'), False),
+        (own(OF_PYTORCH, source_line="at::conv(x);"), own(OF_PYTORCH, source_line="at::conv(x);"), False),
+        (
+            own("expected a declaration", submission_line=None),
+            own("expected a declaration", submission_line=None),
+            False,
+        ),
+        (own("expected x", line=4), own("expected a declaration"), False),
+        (own("expected x", file="main.cpp"), own("expected a declaration"), False),
+        (own("x", severity="warning"), own("expected a declaration"), False),
     ],
     ids=[
         *("the same words", "a fault of grammar in other words", "an unknown name in other words"),
@@ -38,14 +42,14 @@ def test_an_error_that_two_steps_agree_on_is_final(earlier, later, agree):
     assert agreed([earlier], [later]) == ([later] if agree else [])
 
 
-MISSING = error("\u2018f\u2019 was not declared in this scope", file="main.cpp", place=None)
+MISSING = own("\u2018f\u2019 was not declared in this scope", file="main.cpp", submission_line=None)
 
 
 @pytest.mark.parametrize(
     ("found", "cpp", "is_final"),
     [
         (MISSING, "int g();", True),
-        (error("\u2018g\u2019 was not declared in this scope"), "int g();", False),
+        (own("\u2018g\u2019 was not declared in this scope"), "int g();", False),
         (MISSING, '#include "x.h"', False),
         (MISSING, "int f();", False),
     ],

@@ -9,9 +9,8 @@ from evaluator.compile.cuda_builder import CudaBuilder, kernel_headers, missing_
 from evaluator.findings import Code
 from evaluator.languages.registry import CUTLASS, found_installation
 from evaluator.protocol.frames import BuildRequest, SourceFile
-from evaluator.records import Diagnostic
 from tests.cuda_builds import ARCHITECTURE, has_nvcc, local_tool, stand_ins
-from tests.unit.compile.tool_results import ended
+from tests.unit.compile.tool_results import ended, error
 
 NEEDS_NVCC = pytest.mark.skipif(not has_nvcc(), reason="there is no nvcc here")
 NEEDS_CUTLASS = pytest.mark.skipif(
@@ -101,17 +100,15 @@ def including(*paths, headers=()):
     return BuildRequest(name="ext", cuda_sources=[text], with_cuda=True, headers=files)
 
 
-def error(message):
-    return Diagnostic("error", message, "cuda.cu", 1, 10, submission_line=1, source_line="")
-
-
 @pytest.mark.parametrize(
     "said",
     ["cute/layout.hpp: No such file or directory", 'cannot open source file "cute/layout.hpp"'],
 )
 def test_a_missing_library_is_named_with_its_command(monkeypatch, tmp_path, said):
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
-    found = missing_library([error("'x' was not declared"), error(said)], including("cute/layout.hpp"))
+    found = missing_library(
+        [error("'x' was not declared"), error(said, submission_line=1)], including("cute/layout.hpp")
+    )
     assert (found.code, found.line, found.details) == (Code.LANGUAGE_MISSING, 1, {"package": "cutlass"})
     assert "pip install nvidia-cutlass" in found.message
 
