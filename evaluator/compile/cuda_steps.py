@@ -59,14 +59,16 @@ class Attempt(NamedTuple):
 class _Split(NamedTuple):
     """*split*. `host` is a complete unit; the device half in `halves` may lack template instantiations."""
 
-    name = "split"
-
     request: BuildRequest
     architecture: str
     prepared: Precompiled
     host: str
     halves: Halves
     own_words: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return "split"
 
     def build(self, run_tool: RunTool, timeout_s: float) -> Attempt:
         with work_folder() as work:

@@ -7,15 +7,14 @@ with RemoteGrader("http://judge:8000", token) as grader:
 Requests are repeated while the service is unreachable or busy, never after a refusal.
 """
 
-import asyncio
 import atexit
-import contextlib
 import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -43,46 +42,52 @@ if TYPE_CHECKING:
 
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may succeed later."""
-_QUEUE_FULL = 429
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _TIMEOUT_S = 20.0
+_WAITS = 429
 
 
 class Transport:
-    """Connections to the service, in one event loop."""
+    """Connections to the service. Thread-safe."""
 
     def __init__(self, url: str, token: str, patience_s: float) -> None:
         """Store address and token. Raises UsageError if httpx is not installed, or the address or token is invalid."""
-        try:
-            import httpx
-        except ImportError:
-            raise UsageError("httpx is not installed", hint="pip install 'warpgrade[http]'") from None
+        self._httpx = _imported()
         if not token.isascii() or not token.isprintable() or not token.strip():
             raise UsageError("the token is empty or not printable", hint="use the output of `warpgrade token CLIENT`")
         try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
+            parsed = self._httpx.URL(url)
+        except self._httpx.InvalidURL as error:
             raise UsageError(f"{url!r} is not an address: {error}", hint="http://HOST:PORT") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise UsageError(f"{url!r} is not an address", hint="http://HOST:PORT")
-        self._no_response = httpx.TransportError
         self._patience_s = patience_s
-        self._failure: InfraError | None = None
+        self._ended = threading.Event()
         # The client's environment must not send the token through a proxy of its own choice.
-        self._client = httpx.AsyncClient(
+        self._client: httpx.Client = self._httpx.Client(
             base_url=parsed,
             headers={"Authorization": f"Bearer {token}"},
             timeout=_TIMEOUT_S,
             follow_redirects=False,
-            limits=httpx.Limits(),
+            limits=self._httpx.Limits(),
             trust_env=parsed.scheme == "https",
         )
 
-    async def close(self) -> None:
-        """End all connections."""
-        await self._client.aclose()
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` or `end_repetitions` was called."""
+        return self._ended.is_set()
 
-    async def request(
+    def end_repetitions(self) -> None:
+        """End all waiting between repeated requests. Requests on their way are finished."""
+        self._ended.set()
+
+    def close(self) -> None:
+        """End all connections, and all waiting between repeated requests."""
+        self.end_repetitions()
+        self._client.close()
+
+    def request(
         self, method: str, path: str, *, content: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> bytes:
         """Send a request until the service accepts or refuses it; return the body of the response.
@@ -91,29 +96,36 @@ class Transport:
 
         Raises:
             UsageError: the service refuses the request.
-            InfraError: the service was unreachable or busy for `patience_s`, now or for an earlier request.
+            InfraError: the service was unreachable or busy for `patience_s`.
         """
         if len(content) > MOST_BODY_BYTES:
             raise UsageError(f"the submission is larger than {MOST_BODY_BYTES >> 20} MiB, the limit of the service")
         until_s, pause_s = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
-        while self._failure is None:
+        while True:
             try:
-                response = await self._client.request(method, path, content=content, headers=headers)
-            except self._no_response as error:
+                response = self._client.request(method, path, content=content, headers=headers)
+            except (self._httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client is closed
                 cause = str(error) or type(error).__name__
             else:
                 if response.status_code not in _BUSY:
                     return _accepted(response)
                 cause = _refusal(response).error
-                if response.status_code == _QUEUE_FULL:
+                if response.status_code == _WAITS:
                     until_s = time.monotonic() + self._patience_s
             if time.monotonic() + pause_s > until_s:
                 message = f"the service did not answer for {self._patience_s:g} s: {cause}"
-                self._failure = InfraError(message, hint="check the address, and that the service runs")
-                break
-            await asyncio.sleep(pause_s)
+                raise InfraError(message, hint="check the address, and that the service runs")
+            if self._ended.wait(pause_s):
+                raise InfraError("the grader was closed")
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        raise self._failure
+
+    def try_once(self, method: str, path: str, timeout_s: float) -> bool:
+        """Send a request once; return whether the service replied."""
+        try:
+            self._client.request(method, path, timeout=timeout_s)
+        except (self._httpx.TransportError, RuntimeError):
+            return False
+        return True
 
 
 def _accepted(response: "httpx.Response") -> bytes:
@@ -133,13 +145,21 @@ def _refusal(response: "httpx.Response") -> Refusal:
         return Refusal(f"HTTP status {response.status_code}")
 
 
+def _imported() -> ModuleType:
+    try:
+        import httpx
+    except ImportError:
+        raise UsageError("httpx is not installed", hint="pip install 'warpgrade[http]'") from None
+    return httpx
+
+
 _HAND_IN, _WATCH = 8, 2
-"""Submissions on their way, as many as the server reads of a client at a time, and requests that wait for grades.
+"""Threads that hand in submissions, as many as the server reads bodies of a client at a time, and that wait for grades.
 
 A submission may wait while the queue is full; no result waits behind a submission.
 """
 _WAIT_S = 2.0
-"""Time of a request that waits for the end of a grade. Further grades are noticed afterwards."""
+"""Time of a request that waits for the end of a grade. Cancelled futures and further grades are noticed afterwards."""
 _CANCEL_S = 5.0
 
 
@@ -164,16 +184,15 @@ class RemoteGrader(AnyGrader):
         """
         self._transport = Transport(url, token, patience_s)
         self._at_once = min(at_once, MOST_NAMED)
-        self._changing = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        # What follows belongs to the event loop.
-        self._room = asyncio.Semaphore(self._at_once)
-        self._handing_in = asyncio.Semaphore(_HAND_IN)
-        self._grades: set[asyncio.Task[Scorecard]] = set()
-        self._unwatched: dict[str, asyncio.Future[Grade]] = {}
-        """Grades at the service without a waiting request, by id."""
-        self._arrived = asyncio.Event()
+        self._changed = threading.Condition()
+        self._unfinished: set[Future[Scorecard]] = set()
+        self._at_service = 0
+        self._unwatched: dict[str, Future[Scorecard]] = {}
+        """Grades at the service without a waiting thread, by id."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._watchers = [threading.Thread(target=self._watch, name="watch", daemon=True) for _ in range(_WATCH)]
+        self._is_over = False
+        self._lost: InfraError | None = None
 
     def start(self) -> Self:
         """Connect to the service, and return the grader.
@@ -183,35 +202,39 @@ class RemoteGrader(AnyGrader):
             InfraError: the service is not reachable within `patience_s`.
             RuntimeError: the grader has started already.
         """
-        with self._changing:
-            if self._thread is not None:
+        with self._changed:
+            if self._pool is not None or self._transport.is_closed:
                 raise RuntimeError("this RemoteGrader has started already")
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="remote-grader", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)
+            self._pool = ThreadPoolExecutor(_HAND_IN, "hand-in")
+        for watcher in self._watchers:
+            watcher.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._transport.request("GET", "/v1/grades?limit=1"), self._loop).result()
-            for _ in range(_WATCH):
-                asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
+            self._transport.request("GET", "/v1/grades?limit=1")
         except BaseException:
             self.close()
             raise
+        atexit.register(self.close)
         return self
 
     def close(self) -> None:
         """Cancel unfinished grades, here and in the queue of the service. A second call has no effect."""
-        with self._changing:
-            loop, self._loop = self._loop, None
-        if loop is None or self._thread is None:
+        with self._changed:
+            pool, self._pool = self._pool, None
+            unfinished = list(self._unfinished)
+            self._changed.notify_all()
+        if pool is None:
             return
         atexit.unregister(self.close)
-        try:
-            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join()
-            loop.close()
+        for future in unfinished:
+            future.cancel()
+        self._transport.end_repetitions()
+        pool.shutdown()
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        for watcher in self._watchers:  # The watchers cancel the grades at the service.
+            watcher.join()
+        self._transport.close()
 
     @property
     def at_once(self) -> int:
@@ -232,10 +255,13 @@ class RemoteGrader(AnyGrader):
             RuntimeError: the grader has not started, or is closed.
         """
         order = _encoded(Candidate(problem, source, name))
-        with self._changing:
-            if self._loop is None:
+        future: Future[Scorecard] = Future()
+        with self._changed:
+            if self._pool is None:
                 raise RuntimeError("a RemoteGrader grades between start() and close(), or in the block of `with`")
-            return asyncio.run_coroutine_threadsafe(self._graded(order), self._loop)
+            self._unfinished.add(future)
+            self._pool.submit(self._hand_in, order, future)
+        return future
 
     def grade_many(self, candidates: Iterable[Candidate], *, on_progress: OnProgress | None = None) -> list[Scorecard]:
         """Grade candidates concurrently. Return the cards in the order of the candidates. Raises like `grade`.
@@ -246,83 +272,91 @@ class RemoteGrader(AnyGrader):
         futures = [self.submit_candidate(candidate) for candidate in candidates]
         return cards_of(candidates, futures, on_progress)
 
-    async def _graded(self, order: bytes) -> Scorecard:
-        """Submit, as soon as fewer than `at_once` submissions are at the service; return the card."""
-        task: asyncio.Task[Scorecard] | None = asyncio.current_task()
-        assert task is not None  # noqa: S101 - for the type checker: a coroutine runs in a task
-        self._grades.add(task)
-        task.add_done_callback(self._grades.discard)
-        async with self._room:
-            submitting = asyncio.ensure_future(self._submitted(order))
-            ended: asyncio.Future[Grade] = asyncio.get_running_loop().create_future()
-            try:
-                grade_id = await asyncio.shield(submitting)
-                self._unwatched[grade_id] = ended
-                self._arrived.set()
-                grade = await ended
-            except asyncio.CancelledError:
-                await self._cancel_there(submitting)
-                raise
-            if grade.state is GradeState.CANCELLED:
-                raise asyncio.CancelledError
-            if grade.state is GradeState.FAILED:
-                raise UsageError(grade.reason or "the service could not grade the submission")
-            content = await self._transport.request("GET", f"/v1/grades/{grade.id}/card")
-            return msgspec.json.decode(content, type=Scorecard)
+    def _hand_in(self, order: bytes, future: Future[Scorecard]) -> None:
+        """Submit, as soon as fewer than `at_once` submissions are at the service."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._at_service < self._at_once or self._pool is None)
+            self._at_service += 1
+        if self._lost is not None or future.cancelled():
+            self._end(future, self._lost)
+            return
+        try:
+            headers = {"Idempotency-Key": str(uuid.uuid4())}
+            content = self._transport.request("POST", "/v1/grades", content=order, headers=headers)
+            grade = msgspec.json.decode(content, type=Grade)
+        except Exception as error:  # noqa: BLE001 - a caller waits for the future
+            self._end(future, error)
+            return
+        with self._changed:
+            self._unwatched[grade.id] = future
+            self._changed.notify_all()
 
-    async def _submitted(self, order: bytes) -> str:
-        """Submit, and return the id of the grade."""
-        headers = {"Idempotency-Key": str(uuid.uuid4())}
-        async with self._handing_in:
-            content = await self._transport.request("POST", "/v1/grades", content=order, headers=headers)
-        return msgspec.json.decode(content, type=Grade).id
-
-    async def _cancel_there(self, submitting: "asyncio.Future[str]") -> None:
-        """Cancel a grade in the queue of the service, if the service answers soon."""
-        # RuntimeError: at the end of the program, no thread resolves the service's name.
-        with contextlib.suppress(UsageError, InfraError, RuntimeError, TimeoutError):
-            async with asyncio.timeout(_CANCEL_S):
-                await self._transport.request("DELETE", f"/v1/grades/{await submitting}")
-
-    async def _watch(self) -> None:
-        """Wait for the ends of the grades without a waiting request."""
-        while await self._arrived.wait():
-            self._arrived.clear()
-            watched = {grade: ended for grade, ended in self._unwatched.items() if not ended.done()}
-            self._unwatched = {}
+    def _watch(self) -> None:
+        """Wait for the grades without a waiting thread, until all are final after `close`."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._unwatched or self._is_over)
+                watched, self._unwatched = self._unwatched, {}
             if not watched:
-                continue
+                return
+            cancelled = [grade for grade, future in watched.items() if future.cancelled()]
+            self._cancel_there(cancelled)
+            for grade in cancelled:
+                self._end(watched.pop(grade), None)
             try:
-                content = await self._transport.request("GET", f"/v1/grades?ids={','.join(watched)}&wait_s={_WAIT_S:g}")
-                page = msgspec.json.decode(content, type=GradePage)
-            except Exception as error:  # noqa: BLE001 - callers wait for the ends
-                _set_error(watched.values(), error)
-                continue
-            for grade in page.grades:
-                if grade.state.is_final and not (ended := watched.pop(grade.id)).done():
-                    ended.set_result(grade)
-            lost = watched.keys() - {grade.id for grade in page.grades}
-            _set_error(map(watched.pop, lost), UsageError("the service has lost its state", hint="submit again"))
-            self._unwatched |= watched
-            self._arrived.set()
+                unfinished = self._wait_for(watched) if watched else {}
+            except Exception as error:  # noqa: BLE001 - callers wait for the futures
+                self._lost = error if isinstance(error, InfraError) else self._lost
+                for future in watched.values():
+                    self._end(future, error)
+            else:
+                with self._changed:
+                    self._unwatched |= unfinished
 
-    async def _end(self) -> None:
-        """Cancel all grades, and end all connections."""
-        while grades := list(self._grades):
-            for task in grades:
-                task.cancel()
-            await asyncio.wait(grades)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._transport.close()
+    def _wait_for(self, watched: dict[str, Future[Scorecard]]) -> dict[str, Future[Scorecard]]:
+        """Wait for the end of any of the grades, end the futures of final grades, and return all further grades."""
+        path = f"/v1/grades?ids={','.join(watched)}&wait_s={_WAIT_S:g}"
+        page = msgspec.json.decode(self._transport.request("GET", path), type=GradePage)
+        for grade in page.grades:
+            if grade.state.is_final:
+                self._end(watched.pop(grade.id), self._result(grade))
+        for lost in watched.keys() - {grade.id for grade in page.grades}:
+            self._end(watched.pop(lost), UsageError("the service has lost its state", hint="submit again"))
+        return watched
 
+    def _result(self, grade: Grade) -> Scorecard | Exception | None:
+        if grade.state is GradeState.CANCELLED:
+            return None
+        if grade.state is GradeState.FAILED:
+            return UsageError(grade.reason or "the service could not grade the submission")
+        try:
+            content = self._transport.request("GET", f"/v1/grades/{grade.id}/card")
+            return msgspec.json.decode(content, type=Scorecard)
+        except Exception as error:  # noqa: BLE001 - the caller waits for the future
+            return error
 
-def _set_error(futures: Iterable["asyncio.Future[Grade]"], error: Exception) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_exception(error)
+    def _end(self, future: Future[Scorecard], result: Scorecard | Exception | None) -> None:
+        """Set the result of a future; None cancels the future, if not cancelled already."""
+        with self._changed:
+            self._at_service -= 1
+            self._unfinished.discard(future)
+            self._changed.notify_all()
+        if result is None:
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
+            return
+        if isinstance(result, Scorecard):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
+
+    def _cancel_there(self, grades: list[str]) -> None:
+        """Cancel grades in the queue of the service, as far as the service answers soon."""
+        until_s = time.monotonic() + _CANCEL_S
+        for grade in grades:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or not self._transport.try_once("DELETE", f"/v1/grades/{grade}", left_s):
+                return
 
 
 def _encoded(candidate: Candidate) -> bytes:
