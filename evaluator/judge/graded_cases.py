@@ -125,7 +125,8 @@ def _graded_at(
             with stopwatch.stage("prepare", case.name):
                 stack.enter_context(context.at(case, is_hidden=is_hidden))
         except ProblemError as error:
-            message = f"case {case.name} ({_axes_text(case)}): {error.message}"
+            axes = one_line(", ".join(f"{name} = {value}" for name, value in case.axes.items()), _MESSAGE)
+            message = f"case {case.name} ({axes}): {error.message}"
             if is_hidden:
                 raise ProblemError(message, hint="narrow the ranges of [hidden] in problem.toml") from error
             return _Graded(case, None, error.message, finding(Code.CASES_LEFT_OUT, message))
@@ -150,10 +151,6 @@ def _is_refusal(outcome: Outcome, problem: Problem, *, is_named: bool) -> bool:
     if reason is None or is_named or problem.origin != Origin.KERNELBENCH or any(check.ok for check in outcome.checks):
         return False
     return Code(reason.code) in _REFUSALS and _OF_A_LAUNCH not in reason.message
-
-
-def _axes_text(case: Case) -> str:
-    return one_line(", ".join(f"{name} = {value}" for name, value in case.axes.items()), _MESSAGE)
 
 
 def _merged(graded: Sequence[_Graded], hidden: Sequence[Case], context: GradeContext) -> Outcome:

@@ -32,15 +32,7 @@ from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.trial_runner import TrialRunner
 from evaluator.protocol.frames import Counted
-from evaluator.records import (
-    Build,
-    Check,
-    Fault,
-    Finding,
-    Mode,
-    Profile,
-    Weights,
-)
+from evaluator.records import Build, Check, Fault, Finding, Mode, Profile, Weights
 
 _IN_TURN = 2
 """A stopped runner of the submission, and one of the reference."""

@@ -199,7 +199,9 @@ class ReferenceTimer:
 
     def _measured(self, name: str, known: Overhead | None) -> Reading:
         with self._runner() as trial_runner:
-            overhead = known or self._overhead(trial_runner)
+            overhead = known or call_overhead.measured(trial_runner, self._context.call_timeout_s)
+            if isinstance(overhead, Fault):
+                raise _failed(overhead)
             watch, is_first = self._context.begin_side(), known is None
             samples = self._undisturbed(name, trial_runner, overhead, watch, spot_checks=is_first)
             gpu_session = self._context.gpu_session
@@ -251,13 +253,6 @@ class ReferenceTimer:
             f"other work disturbed the reference {timing_loop.TRIES} times: {message}",
             hint="end other work on this GPU, or choose another GPU with --gpu",
         )
-
-    def _overhead(self, trial_runner: TrialRunner) -> Overhead:
-        """Measure the overhead of a call."""
-        measured = call_overhead.measured(trial_runner, self._context.call_timeout_s)
-        if isinstance(measured, Fault):
-            raise _failed(measured)
-        return measured
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[TrialRunner]:

@@ -12,17 +12,7 @@ from evaluator.findings import Code, finding
 from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.exhibits import gpu_peaks
 from evaluator.judge.exhibits.required_traffic import TrafficUnknown, required_traffic
-from evaluator.records import (
-    Constant,
-    Fault,
-    Finding,
-    L2Rule,
-    Precision,
-    Roofline,
-    RooflineOverride,
-    Status,
-    Timing,
-)
+from evaluator.records import Constant, Fault, Finding, L2Rule, Precision, Roofline, RooflineOverride, Status, Timing
 from evaluator.roofline.attained import Needs, Roof, attained, impossible, is_impossible, remarks
 from evaluator.roofline.least_time import peak_of
 

@@ -124,8 +124,12 @@ class BuildService:
             refused = finding(Code.BUILD_REQUEST_REFUSED, f"{request.name[:200]}: {beyond}")
             self.failures.append(refused)
             return BuildReply(ok=False, log=refused.message), None
-        with self._waited_for():
-            return self._serve(request)
+        before_s = self._build_budget.waited_s
+        try:
+            with self._build_budget.serving():
+                return self._serve(request)
+        finally:
+            self.waited_s += self._build_budget.waited_s - before_s
 
     def _serve(self, request: BuildRequest) -> tuple[BuildReply, int | None]:
         built = self._builder.build(request)
@@ -144,15 +148,6 @@ class BuildService:
         if self._on_library is not None:
             self._on_library(built.library)
         return BuildReply(ok=True, log=built.unit.log), sealed_file(built.library)
-
-    @contextlib.contextmanager
-    def _waited_for(self) -> Iterator[None]:
-        before_s = self._build_budget.waited_s
-        try:
-            with self._build_budget.serving():
-                yield
-        finally:
-            self.waited_s += self._build_budget.waited_s - before_s
 
     def _keep(self, files: list[SourceFile]) -> None:
         """Record sources up to the size limit. Messages about an unrecorded file name no line."""

@@ -17,14 +17,7 @@ from evaluator.judge.trial.enough_calls import FEW_CALLS, MAX_CALLS, MIN_CALLS, 
 from evaluator.judge.trial.retry import SEARCH_S, retried
 from evaluator.judge.trial.trial import Trial
 from evaluator.judge.trial.trial_runner import TrialRunner
-from evaluator.judge.trial.windows import (
-    TakenOff,
-    WindowRunner,
-    WindowSide,
-    longest_window,
-    own_values,
-    windows_of,
-)
+from evaluator.judge.trial.windows import TakenOff, WindowRunner, WindowSide, longest_window, own_values, windows_of
 from evaluator.records import ClockKind, Fault, Profile, Samples, Status, Windows, seed_text
 from evaluator.timing.stats import interquartile_range, median, outliers
 

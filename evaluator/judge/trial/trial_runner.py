@@ -17,10 +17,7 @@ from evaluator.judge.answer.benchmark_opinion import benchmark_accepts
 from evaluator.judge.answer.cause import cause_of
 from evaluator.judge.answer.evidence import OWN_CHECK
 from evaluator.judge.answer.other_values import of_other_values
-from evaluator.judge.answer.output_checks import (
-    outlined,
-    views,
-)
+from evaluator.judge.answer.output_checks import outlined, views
 from evaluator.judge.answer.wrong_pattern import near_tolerance
 from evaluator.judge.clock.clock import Clock, ClockedCall
 from evaluator.judge.compare.tensor_comparison import Comparison, begin

@@ -30,15 +30,7 @@ from evaluator.protocol.frames import (
     SeenKernel,
 )
 from evaluator.protocol.standalone_call import PrebuiltLibraries
-from evaluator.records import (
-    Counters,
-    DeviceKind,
-    KernelCounters,
-    KernelResources,
-    KernelUse,
-    ProfilerKind,
-    Profiling,
-)
+from evaluator.records import Counters, DeviceKind, KernelCounters, KernelResources, KernelUse, ProfilerKind, Profiling
 from evaluator.report.card.card_screen import render_card
 from evaluator.runner.instrumentation import profiled
 from tests import cards

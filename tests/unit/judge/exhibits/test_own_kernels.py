@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.compile.binary_files import ImportedSymbols
-from evaluator.cuda_source.symbols import (
-    NONE,
-    Kernels,
-    is_own,
-    joined,
-    kernels_in_library,
-    kernels_in_text,
-    plain_name,
-)
+from evaluator.cuda_source.symbols import NONE, Kernels, is_own, joined, kernels_in_library, kernels_in_text, plain_name
 from evaluator.findings import Code
 from evaluator.judge.exhibits.ablation import AblationResult, AblationResults
 from evaluator.judge.exhibits.own_kernels import (
