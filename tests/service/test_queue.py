@@ -79,6 +79,17 @@ def test_cancelled_grades_are_not_graded(service):
     assert served.graded == ["# gated running"]
 
 
+def test_a_waiting_request_returns_at_the_end_of_the_grade(service):
+    served = service(at_once=1)
+    grade = served.submit(served.alice, "# gated")["id"]
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=50)) as waiting:
+        headers = {"Authorization": f"Bearer {served.alice}"}
+        waiting.request("GET", f"/v1/grades/{grade}?wait_s=60", headers=headers)
+        soon(lambda: served.has_read(waiting.sock))
+        served.open_gate()
+        assert json.loads(waiting.getresponse().read())["state"] == "finished"
+
+
 def test_nothing_is_lost_when_the_server_is_killed(process):
     served = process(at_once=2)
     ids = []
