@@ -34,7 +34,7 @@ class Service:
         self.state = state
         self.named = named
         self.port = None
-        self.said = ""
+        self._lines = []
         self._program = None
         self._thread = threading.Thread(target=self._serve)
         state.mkdir(mode=0o700, exist_ok=True)
@@ -49,13 +49,14 @@ class Service:
         return self.until_up()
 
     def _serve(self):
-        with fake_service.opened(self.state, 0, self._tell, self.named) as door:
-            self._program = Program(door, self._tell)
+        with fake_service.opened(self.state, 0, self._lines.append, self.named) as door:
+            self._program = Program(door, self._lines.append)
             self.port = door.listener.getsockname()[1]
             self._program.run()
 
-    def _tell(self, line):
-        self.said += f"{line}\n"
+    @property
+    def said(self):
+        return "\n".join(self._lines)
 
     @property
     def is_alive(self):
@@ -174,10 +175,6 @@ class ServiceProcess(Service):
     @property
     def said(self):
         return (self.state / "stderr").read_text()
-
-    @said.setter
-    def said(self, _):
-        pass
 
     @property
     def stored(self):

@@ -27,20 +27,11 @@ class RealService(ServiceProcess):
     options = ("--device", "cpu", "--require-own-kernel", "0.5")
     environment = None
 
-    def start(self):
+    def launch(self):
         place = ["--http", f"127.0.0.1:{self.port}", "--state", str(self.state)]
         command = [sys.executable, *self.program, "serve", *place, *self.options]
         with (self.state / "stderr").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=TOP, stderr=log, env=self.environment)
-        soon(self.is_up)
-        return self
-
-    def is_up(self):
-        assert self.process.poll() is None, self.said
-        try:
-            return self.ask("GET", "/healthz")[0] == 200
-        except OSError:
-            return False
 
     def workers(self):
         found = []
