@@ -14,11 +14,13 @@ e4m3 apart, or twice as large, keep the nearest values within one step (computed
 scale gives a sixth of the values an error of more than half of a step, which is too many.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
 import torch
 
+from evaluator.judge.compare.error_tally import ErrorTally, First, merged
 from evaluator.judge.compare.row_sizes import SMALL_ROW, along_last, as_rows, largest, ratio_to
 from evaluator.judge.tensors.number_formats import (
     comparable,
@@ -65,17 +67,6 @@ class Steps(NamedTuple):
     scales: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
 
 
-class StepsFound(NamedTuple):
-    """Result of a comparison: as in `Tally`, with the position and the values of the first wrong element."""
-
-    max_abs_error: float = 0.0
-    ratio: float = 0.0
-    honest_ratio: float = 0.0
-    mismatches: int = 0
-    nonfinite: int = 0
-    first: tuple[int, float, float] | None = None
-
-
 class _Decoded(NamedTuple):
     """Elements of a chunk: three values, and the distances in steps of the actual and the honest value."""
 
@@ -97,13 +88,13 @@ class _Off(NamedTuple):
 class _Chunk(NamedTuple):
     """Result of a chunk. `off` and `honest_off` are about the answer and the honest value."""
 
-    result: StepsFound
+    result: ErrorTally
     off: _Off
     honest_off: _Off
-    first_off: tuple[int, float, float] | None
+    first_off: First | None
 
 
-def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor, limit: Steps) -> StepsFound:
+def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tensor, limit: Steps) -> ErrorTally:
     """Compare codes of equal shape. Positions count elements of the tensors, which are bytes in packed formats."""
     # Blocks lie along the last dimension, also of a single byte, and so do scales, also a single one for each row.
     in_rows = as_rows if limit.scales is None else along_last
@@ -113,7 +104,7 @@ def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tenso
     rows = _differ(sides) if scales is None else _differ(sides) | _differ(scales)
     numbers = rows.nonzero().reshape(-1)
     if not numbers.numel():
-        return StepsFound()
+        return ErrorTally()
     exact_scales = None if scales is None else scales[1]
     small_square = _mean_square(sides[1], exact_scales, limit.form) * SMALL_ROW**2
     alike = _alike(sides[1], exact_scales, limit.form)
@@ -122,17 +113,17 @@ def compare_steps(actual: torch.Tensor, exact: torch.Tensor, honest: torch.Tenso
         piece_sides = [_rows(side, piece) for side in sides]
         piece_scales = None if scales is None else [_rows(side, piece) for side in scales]
         chunks.append(_compare_chunk(_values(piece_sides, piece_scales, limit.form), limit, small_square, piece, alike))
-    merged = _merged([chunk.result for chunk in chunks])
+    tally = functools.reduce(merged, (chunk.result for chunk in chunks))
     off, honest_off = _total([chunk.off for chunk in chunks]), _total([chunk.honest_off for chunk in chunks])
     allowed = _allowed(honest.numel(), limit.multiple * (honest_off.elements + honest_off.equal_rows))
     few_rows = off.equal_rows <= max(_FEW, int(alike.sum()) // _MOST_PART)
     count = off.elements + (off.equal_rows if few_rows else off.in_equal_rows)
-    if merged.mismatches or count <= allowed:
-        return merged
+    if tally.mismatches or count <= allowed:
+        return tally
     # Too many elements are a step off: all of these are wrong.
     first = next((chunk.first_off for chunk in chunks if chunk.first_off is not None), None)
-    return merged._replace(
-        ratio=max(merged.ratio, count / allowed if allowed else math.inf),
+    return tally._replace(
+        ratio=max(tally.ratio, count / allowed if allowed else math.inf),
         mismatches=off.elements + off.in_equal_rows,
         first=first,
     )
@@ -159,7 +150,7 @@ def _compare_chunk(
     wrong = _by_element(torch.where(finite, ratio > 1, ~same), limit.form)
     off = _by_element(finite & (values.distance > _OFF) & (error > allowed), limit.form)
     honest_off = _by_element(finite & (values.honest_distance > _OFF) & (honest_error > allowed), limit.form)
-    result = StepsFound(
+    result = ErrorTally(
         max_abs_error=largest(error),
         ratio=largest(ratio[finite]),
         honest_ratio=largest(honest_ratio[finite]),
@@ -238,9 +229,7 @@ def _by_element(flags: torch.Tensor, form: ElementFormat) -> torch.Tensor:
     return (flags[:, ::2] | flags[:, 1::2]) if is_packed(form) else flags
 
 
-def _first(
-    flags: torch.Tensor, values: _Decoded, form: ElementFormat, rows: torch.Tensor
-) -> tuple[int, float, float] | None:
+def _first(flags: torch.Tensor, values: _Decoded, form: ElementFormat, rows: torch.Tensor) -> First | None:
     """Return the position of the first flag, and the expected and actual value: of a byte, the element further off.
 
     `rows` holds the numbers of the flags' rows in the whole output.
@@ -253,15 +242,4 @@ def _first(
     exact, actual = (side.reshape(-1)[inside] for side in (values.exact, values.actual))
     furthest = int(torch.nan_to_num((actual - exact).abs(), nan=torch.inf).argmax())
     row, column = divmod(position, flags.shape[1])
-    return int(rows[row]) * flags.shape[1] + column, float(exact[furthest]), float(actual[furthest])
-
-
-def _merged(results: list[StepsFound]) -> StepsFound:
-    return StepsFound(
-        max_abs_error=max((part.max_abs_error for part in results), default=0.0),
-        ratio=max((part.ratio for part in results), default=0.0),
-        honest_ratio=max((part.honest_ratio for part in results), default=0.0),
-        mismatches=sum(part.mismatches for part in results),
-        nonfinite=sum(part.nonfinite for part in results),
-        first=next((part.first for part in results if part.first is not None), None),
-    )
+    return First(int(rows[row]) * flags.shape[1] + column, float(exact[furthest]), float(actual[furthest]))

@@ -22,7 +22,7 @@ from evaluator.judge.compare.row_sizes import (
     row_scale,
     selected,
 )
-from evaluator.judge.compare.steps import Steps, StepsFound, compare_steps
+from evaluator.judge.compare.steps import Steps, compare_steps
 from evaluator.judge.compare.tolerance import Bounds, beside_rounded, last_place
 from evaluator.records import Mismatch, TensorCheck, ToleranceRule, finite_or_none
 
@@ -76,7 +76,7 @@ def begin(
     """
     dtype, shape = sides.honest.dtype, sides.honest.shape
     if isinstance(bounds, Steps):
-        tally = _of_steps(compare_steps(*sides, bounds))
+        tally = compare_steps(*sides, bounds)
         return functools.partial(_reading, path, dtype, shape, lambda: tally, None)
     bounds = None if bounds is None else beside_rounded(bounds, sides.exact.dtype, dtype)
     if sides.honest.is_complex():
@@ -104,11 +104,6 @@ def _reading(
         first_mismatch=None if tally.first is None else mismatch(tally.first, shape),
         tolerance=finite_or_none(tally.tolerance) or None,
     )
-
-
-def _of_steps(steps: StepsFound) -> ErrorTally:
-    first = None if steps.first is None else First(*steps.first)
-    return ErrorTally(steps.max_abs_error, steps.ratio, steps.honest_ratio, steps.mismatches, steps.nonfinite, first)
 
 
 def _counted_out(tally: ErrorTally, bounds: Bounds, elements: int) -> ErrorTally:
@@ -214,10 +209,10 @@ def _compare_chunk(
     if values.agreed is not None and not mismatches:
         ratio = min(ratio, 1.0)  # The allowed error is rounded to the dtype by KernelBench's rule alone.
     far = Far()
-    if values.relative is not None:
+    if values.scale is not None and values.rounding is not None:
         finite_honest = of_honest if all_finite(of_honest) else torch.where(torch.isfinite(of_honest), of_honest, 0.0)
         finite_error = error if finite is None else torch.where(finite, error, 0.0)
-        far = _far(actual, exact, finite_error, finite_honest, bounds, values.relative, start)
+        far = _far(actual, exact, finite_error, finite_honest, bounds, values.scale, values.rounding, start)
     return ErrorTally(
         max_abs_error=largest(selected(error, finite)),
         ratio=ratio,
@@ -229,25 +224,20 @@ def _compare_chunk(
     )
 
 
-class _Relative(NamedTuple):
-    """What errors are relative to (`scale`), and the rounding of each element (`rounding`), which is no error."""
-
-    scale: torch.Tensor
-    rounding: torch.Tensor
-
-
 class _Allowed(NamedTuple):
     """Values in float64, and the allowed error of each element. `is_finite` is about the values `wide`.
 
-    `agreed` has the elements accepted by KernelBench's rule, if KernelBench's rule decides.
+    Errors are relative to `scale`; `rounding` is that of each element, and no error. KernelBench's rule has neither,
+    and decides by `agreed`, the accepted elements.
     """
 
     got: torch.Tensor
     plain: torch.Tensor
     wide: torch.Tensor
     is_finite: bool
-    relative: _Relative | None
     allowed: torch.Tensor
+    scale: torch.Tensor | None = None
+    rounding: torch.Tensor | None = None
     agreed: torch.Tensor | None = None
 
 
@@ -263,7 +253,7 @@ def _allowed(
     got, plain = actual.double(), honest.double()
     if bounds.rule is ToleranceRule.KERNELBENCH:
         allowed = bounds.floor + bounds.unit * got.abs()
-        return _Allowed(got, plain, plain, all_finite(plain), None, allowed, agrees(actual, honest))
+        return _Allowed(got, plain, plain, all_finite(plain), allowed, agreed=agrees(actual, honest))
     rows = overview.scales[index]
     is_finite = rows is not None
     if rows is None:
@@ -276,7 +266,7 @@ def _allowed(
     scale = element_scale(rows, size, overview.columns, shape)
     rounding = bounds.unit * last_place(size) + bounds.smallest
     allowed = tolerance(bounds, overview.honest_error) * scale + rounding
-    return _Allowed(got, plain, wide, is_finite, _Relative(scale, rounding), allowed)
+    return _Allowed(got, plain, wide, is_finite, allowed, scale, rounding)
 
 
 def _beyond_allowed(values: _Allowed, error: torch.Tensor, *, is_finite: bool) -> torch.Tensor:
@@ -314,22 +304,23 @@ def _far(
     error: torch.Tensor,
     honest_error: torch.Tensor,
     bounds: Bounds,
-    relative: _Relative,
+    scale: torch.Tensor,
+    rounding: torch.Tensor,
     start: int,
 ) -> Far:
     """Count errors beyond each level: a part of the scale, plus the element's own rounding."""
-    far, seldom = (level * relative.scale for level in bounds.counted_from)
+    far, seldom = (level * scale for level in bounds.counted_from)
     counted = Far()
-    if may_exceed(honest_error, seldom) and bool((honest_error > seldom + relative.rounding).any()):
-        counted = counted._replace(honest=_beyond(honest_error, seldom, relative.rounding))
+    if may_exceed(honest_error, seldom) and bool((honest_error > seldom + rounding).any()):
+        counted = counted._replace(honest=_beyond(honest_error, seldom, rounding))
     if not may_exceed(error, far):
         return counted
-    beyond = error > far + relative.rounding
+    beyond = error > far + rounding
     if not beyond.any():
         return counted
     return counted._replace(
-        counts=_beyond(error, far, relative.rounding),
-        ratio=largest(ratio_to(error, far + relative.rounding)[beyond]),
+        counts=_beyond(error, far, rounding),
+        ratio=largest(ratio_to(error, far + rounding)[beyond]),
         first=_first(beyond.reshape(-1), actual.reshape(-1), exact.reshape(-1), start),
     )
 
