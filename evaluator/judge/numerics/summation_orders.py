@@ -25,7 +25,7 @@ from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.model_call import Result
-from evaluator.records import Precision, Problem, TensorCheck
+from evaluator.records import Precision, Problem
 
 _CLOSELY = 1.1
 """Factor of accuracy of a measured error."""
@@ -164,14 +164,32 @@ def error_of(path: str, sides: Sides, limit: Limit, compare: Comparison = begin)
     part = limit.floor / limit.multiple
     # The ratio is to the sum of `part` and the rounding of the element: where the rounding is the larger term, a
     # tolerance of ratio x part is still too small.
-    while (ratio := _compare_within(path, sides, limit, part, compare).error_ratio) is not None and ratio > 1:
+    fixed = limit._replace(multiple=0.0, far=math.inf)
+    while (ratio := compare(path, sides, fixed._replace(floor=part))().error_ratio) is not None and ratio > 1:
         part *= max(ratio, _CLOSELY)
     return math.inf if ratio is None else ratio * part
 
 
-def _compare_within(path: str, sides: Sides, limit: Bounds, part: float, compare: Comparison) -> TensorCheck:
-    """Compare with a tolerance of `part` in the unit of `Bounds.floor`."""
-    return compare(path, sides, limit._replace(multiple=0.0, floor=part, far=math.inf))()
+def refused_output(
+    reference: Reference,
+    answer: Mapping[str, Any],
+    expected: Expected,
+    limits: Mapping[str, Limit],
+    compare: Comparison,
+) -> str | None:
+    """Return the path of an output of `answer` with another shape, or that a comparison refuses; None without one."""
+    exact, honest = map(reference.values, (expected.exact, expected.honest))
+    tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
+    for path, value in tensors.items():
+        if not isinstance(answer.get(path), torch.Tensor) or answer[path].shape != value.shape:
+            return path
+    sides_by_path = {path: Sides(answer[path].to(value.dtype), exact[path], value) for path, value in tensors.items()}
+    for path, sides in sides_by_path.items():
+        limit = with_scales(limits[path], reference.problem, path, sides_by_path)
+        compared = sides if limit is not None else sides._replace(exact=sides.exact.to(sides.honest.dtype))
+        if not compare(path, compared, limit)().ok:
+            return path
+    return None
 
 
 def limits_of(problem: Problem, values: Mapping[str, Value]) -> dict[str, Limit]:

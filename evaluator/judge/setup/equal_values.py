@@ -14,10 +14,9 @@ from typing import Any
 import torch
 
 from evaluator.errors import ProblemError
-from evaluator.judge.compare.limits import with_scales
-from evaluator.judge.compare.tensor_comparison import Comparison, Sides
+from evaluator.judge.compare.tensor_comparison import Comparison
 from evaluator.judge.numerics.arithmetic_modes import with_handlers
-from evaluator.judge.numerics.summation_orders import limits_of, uses
+from evaluator.judge.numerics.summation_orders import limits_of, refused_output, uses
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 
@@ -51,20 +50,14 @@ def changed_by_choice(
 ) -> str | None:
     """Return why inputs are left out: another choice among equal values changes an output; else None."""
     expected = reference.expected(inputs, 0, gradients)
-    exact, honest = reference.values(expected.exact), reference.values(expected.honest)
-    limits = limits_of(reference.problem, honest)
+    limits = limits_of(reference.problem, reference.values(expected.honest))
     for choice in TieBreak:
         try:
             other = reference.values(reference.altered(inputs, 0, gradients, _choosing_any(choice)))
         except ProblemError:  # An operation without support for the mode is no fault of the problem.
             return None
-        tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
-        sides = {path: Sides(other[path], exact[path], value) for path, value in tensors.items()}
-        for path, output in sides.items():
-            limit = with_scales(limits[path], reference.problem, path, sides)
-            compared = output if limit else output._replace(exact=output.exact.to(output.honest.dtype))
-            if output.actual.shape != output.honest.shape or not compare(path, compared, limit)().ok:
-                return f"{path} depends on the choice among equal values"
+        if (path := refused_output(reference, other, expected, limits, compare)) is not None:
+            return f"{path} depends on the choice among equal values"
     return None
 
 

@@ -17,19 +17,18 @@ Zeros in both answers, as in half of a triangular matrix, say nothing, nor do fi
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
 from evaluator.errors import ProblemError
 from evaluator.judge.compare.fill_values import fill_from
-from evaluator.judge.compare.limits import with_scales
 from evaluator.judge.compare.row_sizes import as_rows, element_scale, has_columns, overview_of
-from evaluator.judge.compare.tensor_comparison import Comparison, Limit, Sides
+from evaluator.judge.compare.tensor_comparison import Comparison, Sides
 from evaluator.judge.compare.tolerance import Bounds, last_place
 from evaluator.judge.numerics.rounding_of_call import is_far, results_of_rounding
-from evaluator.judge.numerics.summation_orders import limits_of
+from evaluator.judge.numerics.summation_orders import limits_of, refused_output
 from evaluator.judge.reference.reference import Expected, Reference
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.judge.tensors.number_formats import are_equal, format_of
@@ -100,29 +99,11 @@ def distances_of(
         distances[path] = min([*answer_distances, means_distance(exact[path], limit), _MOST])
         powers[path] = power_of(distances[path], tolerance, limit.floor)
     answers = (independent, without_part)
-    are_told_apart = any(_is_refused(reference, answer, expected, limits, compare) for answer in answers)
+    # Of an answer that the reference refuses to give, no output is known.
+    are_told_apart = any(
+        refused_output(reference, answer, expected, limits, compare) is not None for answer in answers if answer
+    )
     return WrongAnswers(distances, powers, are_told_apart)
-
-
-def _is_refused(
-    reference: Reference,
-    answer: Mapping[str, Any],
-    expected: Expected,
-    limits: dict[str, Limit],
-    compare: Comparison,
-) -> bool:
-    """Return whether a comparison refuses any element of an answer, or its shape. No answer is not refused."""
-    exact, honest = map(reference.values, (expected.exact, expected.honest))
-    tensors = {path: value for path, value in honest.items() if isinstance(value, torch.Tensor)}
-    if not answer or not all(_has_shape(answer.get(path), value) for path, value in tensors.items()):
-        return bool(answer)
-    sides = {path: Sides(answer[path].to(value.dtype), exact[path], value) for path, value in tensors.items()}
-    for path, (actual, exactly, value) in sides.items():
-        limit = with_scales(limits[path], reference.problem, path, sides)
-        expected_output = exactly if limit is not None else exactly.to(value.dtype)
-        if not compare(path, Sides(actual, expected_output, value), limit)().ok:
-            return True
-    return False
 
 
 def power_of(distance: float, tolerance: float, usual_floor: float) -> float:
