@@ -1,7 +1,4 @@
-"""Dependence of the reference's outputs on its mode, on random numbers, and on its weights.
-
-A reference accepts other weights if finite outputs stay finite.
-"""
+"""Dependence of the reference's outputs on its mode, on random numbers, and on its weights."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,16 +20,7 @@ the same function, as for attention in evaluation, differ by roundings of fp32."
 
 def depends_on_mode(reference: Reference, seed: int) -> bool:
     """Return whether a reference in training computes other values after `eval()`; False if a run is not possible."""
-    try:
-        with out_of_memory():
-            block = reference.blocks(reference.draw(seed))[0]
-            training, evaluation = (
-                reference.values(reference.altered(block, seed, None, mode))
-                for mode in (contextlib.nullcontext(), _in_evaluation(reference.model))
-            )
-    except (ProblemError, MemoryError):
-        return False
-    return any(differ(value, evaluation.get(path)) for path, value in training.items())
+    return _changes(reference, seed, seed, _in_evaluation(reference.model))
 
 
 def depends_on_random_numbers(reference: Reference, seed: int) -> bool:
@@ -40,13 +28,16 @@ def depends_on_random_numbers(reference: Reference, seed: int) -> bool:
 
     Dropout with probability 0 draws numbers, too.
     """
+    return _changes(reference, seed, seed + 1, contextlib.nullcontext())
+
+
+def _changes(reference: Reference, seed: int, other_seed: int, mode: contextlib.AbstractContextManager[None]) -> bool:
+    """Return whether a call has other values with the random seed `other_seed`, in `mode`."""
     try:
         with out_of_memory():
             block = reference.blocks(reference.draw(seed))[0]
-            one, other = (
-                reference.values(reference.altered(block, random_seed, None, contextlib.nullcontext()))
-                for random_seed in (seed, seed + 1)
-            )
+            one = reference.values(reference.altered(block, seed, None, contextlib.nullcontext()))
+            other = reference.values(reference.altered(block, other_seed, None, mode))
     except (ProblemError, MemoryError):
         return False
     return any(differ(value, other.get(path)) for path, value in one.items())
