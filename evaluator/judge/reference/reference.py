@@ -65,7 +65,8 @@ class Reference:
         """
         self.problem = problem
         self.matched_ratio = problem.matched_ratio(size)
-        self._device = torch.device(device)
+        self.device = torch.device(device)
+        """Device of the computation and of drawn inputs."""
         self._file = ProblemModule(problem, size)
         self.source, self.init = self._file.source, self._file.init
         self.author_check: Callable[[Value, Value], object] | None = (
@@ -76,11 +77,12 @@ class Reference:
         )
         self.model = self._file.construct(weight_seed)
         with self._author("Model(...).to(device)"):
-            self.model.to(self._device)
+            self.model.to(self.device)
         self.float64_ran_out = self.float64_must_fit = False  # `float64_must_fit` makes the lack a MemoryError.
         self.exact_model = self._in_float64()
         self.weights = ChangingWeights(self.model)
-        self._weights_seed: int | None = None
+        self.weights_seed: int | None = None
+        """Seed of the current weights; None for the constructed weights."""
         self._split = problem.split
         self._pieces = 0
         self._writes_inputs = True
@@ -99,11 +101,6 @@ class Reference:
         self.outline: Value = None
         self.layouts: Layouts = {}
 
-    @property
-    def device(self) -> torch.device:
-        """Device of the computation and of drawn inputs."""
-        return self._device
-
     def draw(self, seed: int, profile: Profile = Profile.AS_GIVEN, decoy: Profile = Profile.AS_GIVEN) -> Arguments:
         """Return the inputs of a call. The seed comes from the operating system and never enters a runner.
 
@@ -111,13 +108,13 @@ class Reference:
         problem's own distribution, values of `decoy` are drawn and discarded: the time before a call must not reveal
         the distribution to a submission.
         """
-        inputs = self._file.draw(seed, self._device)
+        inputs = self._file.draw(seed, self.device)
         values_seed, forms = derived(seed, b"values"), input_forms(self.problem, self.model, inputs)
         if profile is Profile.AS_GIVEN:
-            rehearse(decoy, [inputs.args, inputs.kwargs], values_seed, self._device, forms)
+            rehearse(decoy, [inputs.args, inputs.kwargs], values_seed, self.device, forms)
             return inputs
         writable_inputs = self.writable(inputs)
-        return Arguments(*change(profile, self.problem.layouts, [*writable_inputs], values_seed, self._device, forms))
+        return Arguments(*change(profile, self.problem.layouts, [*writable_inputs], values_seed, self.device, forms))
 
     def writable(self, inputs: Arguments) -> Arguments:
         """Return drawn inputs, or copies if `get_inputs` returns the same tensors in every call."""
@@ -203,15 +200,10 @@ class Reference:
             other.model, other.exact_model = copy.deepcopy((self.model, self.exact_model))
         return other
 
-    @property
-    def weights_seed(self) -> int | None:
-        """Seed of the current weights; None for the constructed weights."""
-        return self._weights_seed
-
     def set_weights(self, seed: int | None) -> None:
         """Switch to the weights of the call with `seed`, or to the constructed weights if None."""
-        if seed != self._weights_seed:
-            self._weights_seed = seed
+        if seed != self.weights_seed:
+            self.weights_seed = seed
             self.weights.put(seed, [model for model in (self.model, self.exact_model) if model is not None])
 
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -233,13 +225,13 @@ class Reference:
 
     def number(self, value: float) -> torch.Tensor:
         """Return a float as a tensor, in the dtype of the problem's arithmetic."""
-        return torch.tensor(float(value), dtype=ARITHMETIC[self.problem.precision], device=self._device)
+        return torch.tensor(float(value), dtype=ARITHMETIC[self.problem.precision], device=self.device)
 
     def output_gradients(self, outputs: Value, seed: int) -> list[torch.Tensor]:
         """Draw the gradients for the backward pass: a standard normal tensor for each floating-point output."""
-        generator = torch.Generator(self._device).manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         return [
-            torch.randn(leaf.shape, generator=generator, dtype=torch.float64, device=self._device).to(leaf.dtype)
+            torch.randn(leaf.shape, generator=generator, dtype=torch.float64, device=self.device).to(leaf.dtype)
             for leaf in model_call.differentiable(outputs)
         ]
 
@@ -347,7 +339,7 @@ class Reference:
     def _generators(self) -> list[torch.Tensor]:
         """Return the states of PyTorch's generators, without a wait for the GPU."""
         states = [torch.default_generator.get_state()]
-        return [*states, torch.cuda.get_rng_state()] if self._device.type == "cuda" else states
+        return [*states, torch.cuda.get_rng_state()] if self.device.type == "cuda" else states
 
     def _borrowed(self, outputs: Value, inputs: Arguments) -> frozenset[str]:
         owners = [*self.model.parameters(), *self.model.buffers(), *tensors_of(list(inputs))]
