@@ -148,12 +148,12 @@ class AnswerJudge:
         # In blocks, the full values never exist at once; the memory layouts are those of the first call.
         expected_layouts = self._reference.layouts if wanted.outputs is self._outline else layouts(by_path(wanted))
         shared = shared_elements(views_laid_out(pairs), expected_layouts)
-        if honest is not None and (owned := same_as(honest, snapshots, self._reference.values)) is not None:
+        owned = None if honest is None else same_as(honest, snapshots, self._reference.values)
+        may_be_near = honest is not None and not samples and owned is None
+        if may_be_near and plan.plain is not None and self._is_implied(plan.plain, snapshots):
+            owned = plan.plain.borrowed
+        if owned is not None:
             earlier = self._not_of_this_call(snapshots, pairs, owned)
-            problem = shared or self._changed_input(placed) or earlier
-            return Judged(in_float64=False, problem=problem)
-        if honest is not None and not samples and plan.plain is not None and self._is_implied(plan.plain, snapshots):
-            earlier = self._not_of_this_call(snapshots, pairs, plan.plain.borrowed)
             return Judged(in_float64=False, problem=shared or self._changed_input(placed) or earlier)
         checks, borrowed, in_float64 = self._compared_by_own_rounding(plan, snapshots, samples=samples)
         problem = (
@@ -192,7 +192,9 @@ class AnswerJudge:
             value = expected[path]
             limit = self.limits(path, value) if isinstance(value, torch.Tensor) else None
             near = around_reference(limit) if isinstance(limit, Bounds) else None
-            if near is None or value.is_complex() or value.shape != tensor.shape or _has_other_scales(value.shape):
+            # Columns, and elements of a vector of few, have scales of their own: see `around_reference`.
+            has_other_scales = has_columns(value.shape) or is_vector_of_few(value.shape)
+            if near is None or value.is_complex() or value.shape != tensor.shape or has_other_scales:
                 self._may_be_implied = False
                 break
             readings.append(self._comparison(path, Sides(tensor, value, value), near))
@@ -255,15 +257,13 @@ class AnswerJudge:
         message = refusal(self._reference, plan.inputs, answer)
         if message is None:
             return None
-        own_message = refusal(self._reference, plan.inputs, self._own_answer(plan))
+        own_answer = self._reference.honest(plan.inputs, plan.random_seed, None).result.outputs
+        own_message = refusal(self._reference, plan.inputs, own_answer)
         if own_message == OUT_OF_MEMORY:  # A submission may hold the memory: a lack of it excuses no answer.
             raise MemoryError(own_message)
         if own_message is not None:
             return None
         return finding(Code.CHECK_REFUSES, message)
-
-    def _own_answer(self, plan: CallPlan) -> Value:
-        return self._reference.honest(plan.inputs, plan.random_seed, None).result.outputs
 
     def _fault_in_half(self) -> Finding | None:
         """Return the fault of half-precision errors within the tolerance; a benchmark's rule allows any."""
@@ -368,24 +368,14 @@ class AnswerJudge:
 
         If the reference itself returns a view of a weight or of an input, submissions may too.
         """
-        reused = self._reused(snapshots, exempt)
+        reuse, self._last_storages = reused(snapshots, self._last_storages, exempt)
         lent = lent_weights(views_laid_out(pairs), self._weights_lie, exempt)
         stood = None if self.precomputed_output is None else self.precomputed_output.stood_before(pairs, exempt)
-        return reused or lent or stood
+        return reuse or lent or stood
 
     def _changed_input(self, placed: LaidOut) -> Finding | None:
         """Find an input overwritten by the submission."""
         return changed_input(placed, self._reference.written)
-
-    def _reused(self, snapshots: list[OutputViews], exempt: frozenset[str]) -> Finding | None:
-        """Find an output in memory of the last call's outputs, still held by the runner."""
-        reuse, self._last_storages = reused(snapshots, self._last_storages, exempt)
-        return reuse
-
-
-def _has_other_scales(shape: torch.Size) -> bool:
-    """Return whether an output has more scales than those of its rows: see `around_reference`."""
-    return has_columns(shape) or is_vector_of_few(shape)
 
 
 def _first_wrong(checks: list[TensorCheck]) -> Finding | None:
