@@ -1,17 +1,16 @@
-"""Detection of reduced precision by the size of errors, in output slices that depend on cancelling rows.
+"""Detection of reduced precision by the size and the direction of errors.
 
-The errors of fp32 in any order of summation lie far below the errors of operands in TF32, fp16 or bf16: measured on
-products of normal values, one fp32 accumulator over n terms is off by 2e-8 sqrt(n) of the result's size (6e-6 for
-131072 terms), operands in TF32 or fp16 by 3e-4, in bf16 by 2e-3, and one operand split into two fp16 parts by 2e-4, for
-every n. Scaled operands and stochastic rounding change the direction of these errors, and not their size. Three
-products of operands split into two bf16 parts are off by 4e-6, which one fp32 accumulator reaches at 60000 terms: such
-a product counts as fp32. `benchmarks/numerics/error_sizes.py` measures these sizes.
+`outsized`: slices of fp32 outputs that depend on cancelling rows. The errors of fp32 in any order of summation lie far
+below the errors of operands in TF32, fp16 or bf16: measured on products of normal values, one fp32 accumulator over n
+terms is off by 2e-8 sqrt(n) of the result's size (6e-6 for 131072 terms), operands in TF32 or fp16 by 3e-4, in bf16 by
+2e-3, and one operand split into two fp16 parts by 2e-4, for every n. Scaled operands and stochastic rounding change the
+direction of these errors, and not their size. Three products of operands split into two bf16 parts are off by 4e-6,
+which one fp32 accumulator reaches at 60000 terms: such a product counts as fp32. `benchmarks/numerics/error_sizes.py`
+measures these sizes.
 
-Size and direction of the errors of a half-precision output that is within its tolerance.
-
-The tolerance is a bound for each element. A reference of several operations rounds several times, and its tolerance has
-room for operands in fewer bits, and for a factor. Neither is a rounding: operands in int8 have four times the errors of
-a rounded result in the mean, and roundings to nearest go in both directions.
+`fault_in_half`: half-precision outputs within the tolerance. A reference of several operations rounds several times,
+and its tolerance has room for operands in fewer bits, and for a factor. Neither is a rounding: operands in int8 have
+four times the errors of a rounded result in the mean, and roundings to nearest go in both directions.
 """
 
 import math

@@ -9,14 +9,8 @@ includes a constant and the exact values. An error proportional to the value com
 truncated sums, as in tensor cores.
 
 An output of few elements, such as a loss, has too few errors in a single call. The errors of many calls are tested
-together.
-
-Sign test: whether the errors of many calls follow a rounding, independent of their size.
-
-If calls differ in size, a correlation of few numbers may come from a single call. Each call with a large rounding
-therefore has an equal vote: the errors must have the sign of the rounding.
-
-Numbers of fp16 or bf16 among the values of a float32 output. Pure.
+together. If calls differ in size, a correlation of few numbers may come from a single call. Each call with a large
+rounding therefore has an equal vote: the errors must have the sign of the rounding (`signs_agree`).
 """
 
 import math

@@ -8,13 +8,11 @@ Some outputs are results of rounding: another rounding of each operation changes
 norm with weights of 1 and biases of 0 is 0, apart from rounding. Float64 rounds otherwise, and disagrees: the expected
 values are then the plain reference's own, and say nothing about the rounding.
 
-Rounding of sums of fp8 products by tensor cores with 14 bits, in a call.
-
-Hopper's tensor cores align 32 products and the accumulator to the largest, and cut off bits below 2**-13 of its leading
-bit (DeepSeek-V3's technical report, section 3.5.2: 14 bits; SageAttention2 found 13 bits of mantissa in the
-accumulator). Careful kernels, as DeepGEMM's, move sums to fp32 after a tile of 128 products. Let Q be the sum of the
-squared products of an element. By the model of `tests/unit/judge/compare/test_sums_of_fp8.py`, tiles of 128 are off by
-a standard deviation of
+Sums of fp8 products (`rounding_of_fp8_sums`): Hopper's tensor cores align 32 products and the accumulator to the
+largest, and cut off bits below 2**-13 of its leading bit (DeepSeek-V3's technical report, section 3.5.2: 14 bits;
+SageAttention2 found 13 bits of mantissa in the accumulator). Careful kernels, as DeepGEMM's, move sums to fp32 after a
+tile of 128 products. Let Q be the sum of the squared products of an element. By the model of
+`tests/unit/judge/compare/test_sums_of_fp8.py`, tiles of 128 are off by a standard deviation of
 
     1.3e-4 sqrt(Q)
 

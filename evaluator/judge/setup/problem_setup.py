@@ -1,7 +1,4 @@
-"""Setup of a problem before the first call: the reference on its device, memory sizes, distributions.
-
-Refusal of a reference that keeps state between calls: its answers follow from more than inputs and weights.
-"""
+"""Setup of a problem before the first call: the reference on its device, memory sizes, distributions."""
 
 import contextlib
 import time
@@ -187,8 +184,9 @@ _ELEMENTS = 1 << 18
 def refuse_state(problem: Problem, outputs: Value, again: Value) -> None:
     """Raise ProblemError if `again`, of a call with equal inputs, weights and random seed, differs from `outputs`.
 
-    The judge computes several calls of the reference for one call of a submission, so both sides would be in different
-    states. A row block, of another shape, is not compared.
+    Answers of a reference that keeps state between calls follow from more than inputs and weights. The judge computes
+    several calls of the reference for one call of a submission, so both sides would be in different states. A row
+    block, of another shape, is not compared.
     """
     for first, second in zip(tensors_of(outputs), tensors_of(again), strict=False):
         if first.shape != second.shape:

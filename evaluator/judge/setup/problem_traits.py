@@ -12,9 +12,8 @@ on the other rows a little.
 Elementwise outputs have no sums, so that no order of summation excuses an error. A row along a dimension of an input
 gets the values of another draw. If a single slice of an output changes, and nothing else, an output element depends on
 a single row. If rows along every dimension of an input have this effect, an output element depends on a single element
-of the input. The trial observes values, so every operation counts, of PyTorch or of another library. Random signs as
-for row sites would not do: no norm changes with the signs. Nor would several rows at once: all rows of a short
-dimension would be changed, or a row and its counterpart in a flip.
+of the input. The trial observes values, so every operation counts, of PyTorch or of another library. Other signs alone
+would change no norm, and several rows at once may be a row and its counterpart in a flip.
 
 CUDA's intrinsics for logarithms and sines have absolute errors: `__logf` 2**-21.41 near 1, `__sinf` 2**-21.41 (CUDA C++
 Programming Guide, "Intrinsic Functions"). A sigmoid by tanh is off by 2**-25. Beside small outputs these errors are
