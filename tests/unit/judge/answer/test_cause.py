@@ -105,12 +105,6 @@ def test_a_form_in_half_precision_is_named_with_the_errors_beside_it(output, ini
     assert re.search(", but for errors of up to about [1-5]e-04 of their size$", found)
 
 
-def test_a_form_beside_errors_as_large_as_its_own_is_not_named():
-    made = reference("F.gelu(x)", "torch.randn(32, 64)")
-    noise = 0.02 * torch.rand(32, 64, generator=torch.Generator().manual_seed(1))
-    assert clause_of(made, lambda x: x * torch.sigmoid(1.702 * x) + noise) is None
-
-
 def test_one_large_row_does_not_make_a_form_of_the_others():
     """Root mean squares over the whole output are those of its largest row."""
     made = reference("self.linear(x) / 2", "torch.cat([torch.randn(1, 64) * 10_000, torch.randn(31, 64)])", LINEAR)
@@ -156,16 +150,6 @@ def test_only_the_wrong_values_count():
         return values
 
     assert clause_of(made, answer) == "the wrong values are fp16 numbers"
-
-
-@pytest.mark.parametrize(("dtype", "name"), [(torch.float16, "fp16"), (torch.bfloat16, "bf16")])
-def test_numbers_of_half_precision_are_named_where_nothing_else_is(dtype, name):
-    made = reference("self.linear(x)", "torch.randn(32, 64)", LINEAR)
-    noise = 1 + 0.02 * torch.rand(32, 32, generator=torch.Generator().manual_seed(1))
-    assert clause_of(made, lambda x: (made.model.linear(x) * noise).to(dtype).float()) == (
-        f"the wrong values are {name} numbers"
-    )
-    assert clause_of(made, lambda x: made.model.linear(x) * noise) is None
 
 
 def test_a_norm_without_its_epsilon():
@@ -233,13 +217,6 @@ def test_what_would_take_long_is_not_tried(monkeypatch):
     assert clause_of(made, torch.clone) is None
 
 
-def test_rows_of_a_large_output_are_looked_at(monkeypatch):
-    monkeypatch.setattr(cause, "_MOST_ELEMENTS", 640)
-    made = reference("torch.relu(x)", "torch.randn(32, 64)")
-    assert clause_of(made, torch.clone) == "the values are those of the reference without relu"
-    assert clause_of(made, lambda x: torch.relu(x) * 3) is None
-
-
 @pytest.fixture
 def blocks(monkeypatch):
     """Make outputs of more than 640 elements large; the rows of each forward in float64 are noted."""
@@ -255,7 +232,7 @@ def blocks(monkeypatch):
     return computed
 
 
-@pytest.mark.parametrize("row", [1, 24, 26, 31])
+@pytest.mark.parametrize("row", [1, 26])
 @pytest.mark.parametrize(
     ("output", "split", "rows"),
     [
@@ -296,24 +273,6 @@ def test_a_batch_norm_in_training_is_not_cut(blocks):
     made.state()
     assert clause_of(made, lambda x: F.batch_norm(x, None, None, training=True)).endswith("without relu")
     assert blocks == {32}
-
-
-def test_what_the_call_has_computed_is_not_computed_again(blocks, monkeypatch):
-    made = reference("torch.relu(x)", "torch.randn(32, 64)")
-    rows, honest = [], Reference.honest
-    monkeypatch.setattr(
-        Reference, "honest", lambda one, inputs, *given: rows.append(len(inputs.args[0])) or honest(one, inputs, *given)
-    )
-    for known in (False, True):
-        plan = CallPlan(made, 5)
-        expected = made.expected(plan.inputs, plan.random_seed, None)
-        exact, whole = by_path(expected.exact)["output"], by_path(expected.honest)["output"]
-        actual = plan.inputs.args[0].clone()
-        if known:
-            assert plan.whole is not None
-        rows.clear()
-        assert cause_of(plan, compare("output", Sides(actual, exact, whole), LIMITS), actual, LIMITS) is not None
-        assert (32 in rows) is not known
 
 
 @pytest.mark.parametrize("init", ["self.lock = __import__('threading').Lock()", "self.w = nn.Parameter(x_) * 2"])

@@ -59,10 +59,6 @@ def test_rows_that_no_block_covers_are_not_taken_for_compared():
     assert same_as([], shot(X)) is None
 
 
-def test_a_number_alone_has_no_rows():
-    assert same_as(answers(torch.tensor(2.0)), shot(torch.tensor(2.0))) == frozenset()
-
-
 def test_nothing_is_computed_after_a_first_block_that_differs():
     def blocks():
         yield from answers(X[:2] + 1)
