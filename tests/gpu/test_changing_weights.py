@@ -6,7 +6,7 @@ import torch
 from evaluator.findings import Code
 from evaluator.records import Status, WeightsGraded
 from tests.grading.harness import Grader
-from tests.grading.test_weights import FOLLOWS, HEAD, KEEPS
+from tests.grading.test_weights import FOLLOWS, HEAD
 from tests.zoo.entries import ZOO
 
 pytestmark = [
@@ -33,9 +33,7 @@ GRAPH = (
 )
 MADE_ON_THE_GPU = HEAD + "        self.cuda()\n"
 HONEST = {
-    "views": FOLLOWS["views made in the constructor"].replace("self.one_t", "self.cuda(); self.one_t", 1),
     "packed again": FOLLOWS["packed again when a version has changed"],
-    "other names": FOLLOWS["other names"],
     "transposed": FOLLOWS["transposed, and biases as rows"],
     "a graph": GRAPH,
     "made on the GPU": MADE_ON_THE_GPU,
@@ -62,5 +60,6 @@ def test_what_follows_the_weights_is_correct_and_none_is_copied(grade, source):
 
 
 def test_what_was_kept_is_wrong_and_correct_where_weights_are_frozen(grade):
-    grade(KEEPS["folded by address"]).assert_verdict(Status.WRONG_RESULT, Code.STALE_WEIGHTS)
-    assert grade(KEEPS["folded by address"], "--weights", "frozen").assert_verdict(Status.CORRECT).timing is not None
+    source = (ZOO / "weights-folded-once" / "cheat.py").read_text()
+    grade(source).assert_verdict(Status.WRONG_RESULT, Code.STALE_WEIGHTS)
+    assert grade(source, "--weights", "frozen").assert_verdict(Status.CORRECT).timing is not None

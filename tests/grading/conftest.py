@@ -4,17 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
-from evaluator.grade_options import GradeOptions
-from evaluator.judge.context.grade_context import GradeContext
 from evaluator.judge.context.reference_timing import ReferenceTimer
-from evaluator.judge.setup.grade_terms import GradeTerms
 from evaluator.judge.setup.seed_book import SeedBook
 from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
-from evaluator.records import DeviceKind, SizeName
+from evaluator.records import SizeName
 from tests import once
-from tests.fork_servers import shared_fork_server
-from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S, Grader, passable_folder
+from tests.grading.harness import PATIENT_S, Grader, passable_folder
+from tests.grading.judged import context_of
 
 
 @pytest.fixture(scope="session")
@@ -36,16 +33,8 @@ def grade(grader, tmp_path):
 @pytest.fixture(scope="session")
 def judged():
     """Judge submissions for `relu` in one context: ten times as fast as by the command line."""
-    terms = GradeTerms(
-        find_problem("relu"),
-        GradeOptions(
-            device=DeviceKind.CPU, size=SizeName.AWKWARD, timeout_s=PATIENT_S, build_timeout_s=PATIENT_BUILD_S
-        ),
-        None,
-        threads=1,
-    )
-    context = GradeContext(terms, "", SeedBook(None), fork_server=shared_fork_server(terms.device, terms.threads))
-    with context, ReferenceTimer(context) as timer:
+    with context_of(find_problem("relu"), SizeName.AWKWARD) as context, ReferenceTimer(context) as timer:
+        terms = context.terms
 
         def run(source, timeout_s=PATIENT_S):
             context.turn_to(source, SeedBook(None, weight=context.seeds.weight))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from evaluator.findings import Code
 from evaluator.grade_options import GradeOptions
 from evaluator.judge import stages, timing_stage
 from evaluator.judge.context.grade_context import GradeContext
@@ -18,12 +19,17 @@ from evaluator.judge.verdict import judge
 from evaluator.progress import Silent, Stopwatch
 from evaluator.records import DeviceKind, SizeName
 from tests.fork_servers import shared_fork_server
-from tests.grading.harness import PATIENT_S
+from tests.grading.harness import PATIENT_BUILD_S, PATIENT_S
 
 _BEFORE = SimpleNamespace(
     overhead=Overhead(0.0, 0.0, None, None, None, None, None), samples=SimpleNamespace(median_ms=math.inf)
 )
 _NO_REFERENCE = timing_stage.ReferenceSide(None, [])
+
+
+def verdict(outcome):
+    """Return the status and the code of the reason."""
+    return outcome.status, None if outcome.reason is None else Code(outcome.reason.code)
 
 
 def judged(context, source, *, timed=False):
@@ -61,11 +67,11 @@ def judged_by_values(context, source):
 
 
 @contextlib.contextmanager
-def context_of(problem, size=SizeName.FULL, device=DeviceKind.CPU):
+def context_of(problem, size=SizeName.FULL, device=DeviceKind.CPU, **options):
     """Yield the context of grades of a problem."""
     terms = GradeTerms(
         problem,
-        GradeOptions(device=device, size=size, timeout_s=PATIENT_S, build_timeout_s=1200.0),
+        GradeOptions(device=device, size=size, timeout_s=PATIENT_S, build_timeout_s=PATIENT_BUILD_S, **options),
         None,
         threads=1,
     )

@@ -2,9 +2,10 @@
 
 import pytest
 
+from evaluator.catalog import find_problem
 from evaluator.findings import Code
 from evaluator.records import Status
-from tests.grading.harness import CHECK
+from tests.grading.judged import context_of, judged, verdict
 
 MODEL = """\
 import torch
@@ -45,14 +46,21 @@ def model(name, constructor="pass", methods="pass", output=NORM):
     return MODEL.format(name=name, constructor=constructor, methods=methods, output=output)
 
 
-def graded(grader, folder, reference, submission):
-    problem = folder / "own.py"
-    problem.write_text(model("Model", **reference) + INPUTS)
-    return grader(folder, model("ModelNew", **submission), *CHECK, problem=str(problem))
+@pytest.fixture
+def graded(tmp_path):
+    """Judge a submission for a reference, each by the changes of `model`."""
+
+    def run(reference, submission):
+        problem = tmp_path / "own.py"
+        problem.write_text(model("Model", **reference) + INPUTS)
+        with context_of(find_problem(str(problem))) as context:
+            return judged(context, model("ModelNew", **submission))
+
+    return run
 
 
-def codes(card):
-    return {each.code for each in card.findings}
+def codes(outcome):
+    return {each.code for each in outcome.findings}
 
 
 EVAL, NORM_EVAL = {"constructor": "self.eval()"}, {"constructor": "self.norm.eval()"}
@@ -66,16 +74,18 @@ AS_CONSTRUCTED = {
 
 
 @pytest.mark.parametrize(("reference", "submission"), AS_CONSTRUCTED.values(), ids=AS_CONSTRUCTED)
-def test_right_answers_as_constructed_are_right(grader, tmp_path, reference, submission):
-    card = graded(grader, tmp_path, reference, submission).assert_verdict(Status.CORRECT)
-    assert Code.SET_TO_TRAINING.value not in codes(card)
+def test_right_answers_as_constructed_are_right(graded, reference, submission):
+    outcome = graded(reference, submission)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert Code.SET_TO_TRAINING.value not in codes(outcome)
 
 
 @pytest.mark.parametrize("submission", [EVAL, NORM_EVAL], ids=["the model", "a module"])
-def test_eval_in_the_constructor_is_made_up_for(grader, tmp_path, submission):
+def test_eval_in_the_constructor_is_made_up_for(graded, submission):
     """Seven published answers of CUDA-L1 call `eval()` in the constructor, for a reference in training mode."""
-    card = graded(grader, tmp_path, {}, submission).assert_verdict(Status.CORRECT)
-    assert Code.SET_TO_TRAINING.value in codes(card)
+    outcome = graded({}, submission)
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert Code.SET_TO_TRAINING.value in codes(outcome)
 
 
 STATELESS = {"output": "x + 1"}
@@ -88,20 +98,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("reference", "submission"), WRONG.values(), ids=WRONG)
-def test_wrong_answers_have_the_reason_of_the_constructed_model(grader, tmp_path, reference, submission):
-    run = graded(grader, tmp_path, reference, submission)
-    card = run.assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
-    assert Code.SET_TO_TRAINING.value not in codes(card)
+def test_wrong_answers_have_the_reason_of_the_constructed_model(graded, reference, submission):
+    outcome = graded(reference, submission)
+    assert verdict(outcome) == (Status.WRONG_RESULT, Code.WRONG_VALUES)
+    assert Code.SET_TO_TRAINING.value not in codes(outcome)
 
 
-def test_a_problem_in_evaluation_calls_eval(grader, tmp_path):
+def test_a_problem_in_evaluation_calls_eval(tmp_path):
     """A module of Model whose own train() keeps it in training, such as dropout at inference, stays so in ModelNew."""
     kept = {"methods": "def train(self, mode=True):\n        super().train(mode)\n        self.norm.train()"}
-    problem = tmp_path / "problems" / "mine"
-    problem.mkdir(parents=True)
-    (problem / "problem.toml").write_text(TOML)
-    (problem / "reference.py").write_text(model("Model", **kept) + INPUTS)
-    for submission, expected in [(kept, (Status.CORRECT,)), ({}, (Status.WRONG_RESULT, Code.WRONG_VALUES))]:
-        options = ("--problems", tmp_path / "problems", *CHECK)
-        run = grader(tmp_path, model("ModelNew", **submission), *options, problem="mine")
-        run.assert_verdict(*expected)
+    (tmp_path / "problem.toml").write_text(TOML)
+    (tmp_path / "reference.py").write_text(model("Model", **kept) + INPUTS)
+    with context_of(find_problem(str(tmp_path))) as context:
+        assert judged(context, model("ModelNew", **kept)).status is Status.CORRECT
+        assert verdict(judged(context, model("ModelNew"))) == (Status.WRONG_RESULT, Code.WRONG_VALUES)

@@ -3,36 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from evaluator.catalog import find_problem
 from evaluator.findings import Code
-from evaluator.records import DeviceKind, Status, WeightsGraded, WeightsRule
-from tests.grading.judged import context_of, judged
+from evaluator.records import DeviceKind, SizeName, Status, WeightsGraded
+from tests.grading.judged import context_of, judged, verdict
+from tests.unit.references import problem
 
-LINEAR_AND_NORM = """
-import torch
-from torch import nn
-
-rows = 32
-
-
-class Model(nn.Module):
-    def __init__(self, features):
-        super().__init__()
-        self.gemm = nn.Linear(features, features)
-        self.batch_norm = nn.BatchNorm1d(features)
-        self.scale = nn.Parameter(torch.randn(features, 1))
-
-    def forward(self, x):
-        return self.batch_norm(self.gemm(x)) * self.scale[:, 0]
-
-
-def get_inputs():
-    return [torch.randn(rows, 24)]
-
-
-def get_init_inputs():
-    return [24]
-"""
+LINEAR_AND_NORM = problem(
+    "self.batch_norm(self.gemm(x)) * self.scale[:, 0]",
+    "torch.randn(32, 24)",
+    "self.gemm, self.batch_norm = nn.Linear(24, 24), nn.BatchNorm1d(24); self.scale = nn.Parameter(torch.randn(24, 1))",
+)
 OWN = """
 import torch
 from torch import nn
@@ -40,8 +20,9 @@ from torch.nn import functional as F
 
 
 class ModelNew(nn.Module):
-    def __init__(self, features):
+    def __init__(self):
         super().__init__()
+        features = 24
 {}
 
     def forward(self, x):
@@ -93,17 +74,10 @@ self.folded = (self.gamma * self.multiplier_scale).detach()
 """
 
 
-@pytest.fixture
-def judge(tmp_path):
+def judge(source, own=LINEAR_AND_NORM, *, timed=False, device=DeviceKind.CPU):
     """Judge a submission for a problem."""
-
-    def run(source, rule=WeightsRule.CHANGING, problem=LINEAR_AND_NORM, *, timed=False, device=DeviceKind.CPU):
-        (tmp_path / "problem.py").write_text(problem)
-        with context_of(find_problem(str(tmp_path / "problem.py")), device=device) as context:
-            context.terms = context.terms._replace(options=replace(context.terms.options, weights=rule))
-            return judged(context, source, timed=timed)
-
-    return run
+    with context_of(own, SizeName.SMALL, device) as context:
+        return judged(context, source, timed=timed)
 
 
 def codes(outcome):
@@ -118,7 +92,7 @@ UNMATCHED = {Code.WEIGHTS_NOT_COPIED.value, Code.WEIGHTS_NOT_CHANGED.value}
 
 
 @pytest.mark.parametrize("linear", [LINEAR, ROUNDED, OTHER], ids=["equal", "rounded", "another initialiser"])
-def test_other_names_and_initial_values_are_judged_by_what_is_computed(judge, linear):
+def test_other_names_and_initial_values_are_judged_by_what_is_computed(linear):
     outcome = judge(own(linear + NORM, FORWARD))
     assert outcome.status is Status.CORRECT, outcome.reason
     assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 5)
@@ -126,40 +100,27 @@ def test_other_names_and_initial_values_are_judged_by_what_is_computed(judge, li
     assert "batch_norm.weight in gamma" in message(outcome, Code.WEIGHTS_ASSUMED) or linear is not LINEAR
 
 
-def test_a_renamed_submission_has_a_speedup(judge):
+def test_a_renamed_submission_has_a_speedup():
     outcome = judge(own(ROUNDED + NORM, FORWARD), timed=True)
     assert outcome.status is Status.CORRECT, outcome.reason
     assert outcome.timing.significant is not None  # The speedup itself depends on how busy the machine is.
     assert outcome.weights.graded is WeightsGraded.CHANGING
 
 
-@pytest.mark.parametrize("linear", [ROUNDED, OTHER], ids=["rounded", "another initialiser"])
-def test_weights_that_stay_are_the_references_too(judge, linear):
-    outcome = judge(own(linear + NORM, FORWARD), WeightsRule.FROZEN)
-    assert outcome.status is Status.CORRECT, outcome.reason
-    assert outcome.weights.graded is WeightsGraded.FROZEN
-    assert codes(outcome).isdisjoint(UNMATCHED)
-
-
-@pytest.fixture
-def refusing():
-    """Return the problem, with a reference that fails with other weights."""
-    refuses = "if abs(self.gemm.weight.norm().item() - self.norm) > 1e-3:\n            raise ValueError\n        return"
-    stores = "self.norm = self.gemm.weight.norm().item()\n        self.scale"
-    problem = LINEAR_AND_NORM.replace("return self.batch_norm", f"{refuses} self.batch_norm")
-    return problem.replace("self.scale", stores, 1)
-
-
-def test_a_reference_that_refuses_other_weights_gives_its_own_to_a_submission(judge, refusing):
-    outcome = judge(own(OTHER + NORM, FORWARD), problem=refusing)
-    assert outcome.status is Status.CORRECT, outcome.reason
-    assert (outcome.weights.graded, outcome.weights.unmatched) == (WeightsGraded.FROZEN, False)
-
-
-def test_no_part_of_the_weights_is_copied_without_the_rest(judge, refusing):
+def test_no_part_of_the_weights_is_copied_without_the_rest():
+    """The reference fails with other weights than its own."""
+    norm = "self.gemm.weight.norm().item()"
+    refuses = f"self.batch_norm(self.gemm(x)) * self.scale[:, 0] * (1 // (abs({norm} - self.norm) < 1e-3))"
+    refusing = replace(
+        LINEAR_AND_NORM,
+        source=LINEAR_AND_NORM.source.replace("randn(24, 1))", f"randn(24, 1)); self.norm = {norm}").replace(
+            "self.batch_norm(self.gemm(x)) * self.scale[:, 0]", refuses
+        ),
+        sha256="1" * 64,
+    )
     init = "\n".join(line for line in (LINEAR + NORM).splitlines() if "self.beta" not in line)
     forward = "\n".join(line for line in WITHOUT_AFFINE.splitlines() if "lerp" not in line)
-    outcome = judge(own(init, f"{forward} + 1"), problem=refusing)
+    outcome = judge(own(init, f"{forward} + 1"), refusing)
     assert outcome.status is Status.WRONG_RESULT
     assert Code.WEIGHTS_NOT_COPIED.value in codes(outcome)
     assert Code.WEIGHTS_ASSUMED.value not in codes(outcome)
@@ -167,24 +128,15 @@ def test_no_part_of_the_weights_is_copied_without_the_rest(judge, refusing):
 
 HONEST_WITH_OTHER_MEANINGS = {
     "an affine norm that is folded away": (LINEAR + FOLDED, FORWARD.replace("self.multiplier_scale", "self.folded")),
-    "parameters without use": (LINEAR + NORM, WITHOUT_AFFINE),
-    "the other way round": (
-        LINEAR + NORM,
-        FORWARD.replace("* self.gamma + self.beta", "* (1 - self.beta) + (1 - self.gamma)"),
-    ),
     "a norm without effect, or else an exception": (
         LINEAR + NORM,
         f"if self.gamma.ne(1).any() or self.beta.any():\n    raise NotImplementedError\n{WITHOUT_AFFINE.strip()}",
-    ),
-    "a norm without effect, or else the end of the process": (
-        LINEAR + NORM,
-        f"if self.gamma.ne(1).any() or self.beta.any():\n    __import__('os').abort()\n{WITHOUT_AFFINE.strip()}",
     ),
 }
 
 
 @pytest.mark.parametrize(("init", "forward"), HONEST_WITH_OTHER_MEANINGS.values(), ids=HONEST_WITH_OTHER_MEANINGS)
-def test_a_wrong_assumption_refuses_no_right_answer_and_quotes_no_speedup(judge, init, forward):
+def test_a_wrong_assumption_refuses_no_right_answer_and_quotes_no_speedup(init, forward):
     forward = "\n".join(line for line in forward.splitlines() if "lerp" not in line)
     outcome = judge(own(init, forward), timed=True)
     assert outcome.status is Status.CORRECT, outcome.reason
@@ -195,27 +147,28 @@ def test_a_wrong_assumption_refuses_no_right_answer_and_quotes_no_speedup(judge,
     assert "batch_norm.weight in gamma" in message(outcome, Code.WEIGHTS_NOT_CHANGED)
 
 
-def test_a_wrong_answer_for_both_weights_is_wrong_for_the_references(judge):
+def test_a_wrong_answer_for_both_weights_is_wrong_for_the_references():
     outcome = judge(own(LINEAR + NORM, FORWARD.replace("self.beta)", "self.beta + 0.01)")))
-    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.WRONG_VALUES.value)
+    assert verdict(outcome) == (Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert outcome.weights.graded is WeightsGraded.CHANGING
     assert Code.WEIGHTS_ASSUMED.value in codes(outcome)
 
 
-def test_weights_kept_under_other_names_are_stale_where_values_prove_all_pairs(judge):
-    problem = LINEAR_AND_NORM.replace("nn.BatchNorm1d(features)", "nn.BatchNorm1d(features, affine=False)")
+def test_weights_kept_under_other_names_are_stale_where_values_prove_all_pairs():
+    plain = LINEAR_AND_NORM.source.replace("nn.BatchNorm1d(24)", "nn.BatchNorm1d(24, affine=False)")
+    own_norm = replace(LINEAR_AND_NORM, source=plain, sha256="2" * 64)
     packed = "self.packed = self.gemm_weight.detach().t().clone()"
     forward = STALE.replace(" * self.gamma + self.beta", "")
     init = LINEAR + "self.multiplier_scale = nn.Parameter(torch.randn(features))\n"
     # The copy must come of the first call's weights: a copy of the constructed weights is a second candidate.
     kept = f"if not hasattr(self, 'packed'):\n    {packed}\n"
-    outcome = judge(own(init, kept + forward), problem=problem)
-    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS.value)
-    honest = judge(own(init, f"{packed}\n{forward}"), problem=problem)
+    outcome = judge(own(init, kept + forward), own_norm)
+    assert verdict(outcome) == (Status.WRONG_RESULT, Code.STALE_WEIGHTS)
+    honest = judge(own(init, f"{packed}\n{forward}"), own_norm)
     assert (honest.status, honest.weights.graded) == (Status.CORRECT, WeightsGraded.CHANGING), honest.reason
 
 
-def test_weights_kept_beside_assumed_pairs_earn_no_speedup(judge):
+def test_weights_kept_beside_assumed_pairs_earn_no_speedup():
     kept = "if not hasattr(self, 'packed'):\n    self.packed = self.gemm_weight.detach().t().clone()\n"
     outcome = judge(own(LINEAR + NORM, kept + STALE), timed=True)
     assert (outcome.status, outcome.timing.speedup) == (Status.CORRECT, None)
@@ -231,7 +184,7 @@ with torch.no_grad():
 """
 
 
-def test_a_constant_folded_into_a_weight_refuses_no_right_answer_and_quotes_no_speedup(judge):
+def test_a_constant_folded_into_a_weight_refuses_no_right_answer_and_quotes_no_speedup():
     """A right answer for the weights that the constructor leaves, which the reference's weights replace."""
     outcome = judge(own(FOLDED_IN_PLACE, "return self.batch_norm(self.gemm(x)) * self.scale[:, 0] / 2"), timed=True)
     assert outcome.status is Status.CORRECT, outcome.reason
@@ -241,44 +194,11 @@ def test_a_constant_folded_into_a_weight_refuses_no_right_answer_and_quotes_no_s
     assert message(outcome, Code.WEIGHTS_NOT_CHANGED).endswith("not with the reference's (C405): scale")
 
 
-def test_a_wrong_answer_for_folded_weights_too_is_wrong_for_the_references(judge):
-    outcome = judge(own(FOLDED_IN_PLACE, "return self.batch_norm(self.gemm(x)) * self.scale[:, 0] * 0.501"))
-    assert (outcome.status, outcome.reason.code) == (Status.WRONG_RESULT, Code.WRONG_VALUES.value)
-    assert outcome.weights.graded is WeightsGraded.CHANGING
-    assert not codes(outcome) & UNMATCHED
-
-
-def test_weights_of_another_initialiser_under_the_references_names_are_replaced(judge):
-    init = FOLDED_IN_PLACE.replace("self.scale.mul_(2.0)", "self.gemm.weight.normal_()")
-    outcome = judge(own(init, "return self.batch_norm(self.gemm(x)) * self.scale[:, 0]"), timed=True)
-    assert (outcome.status, outcome.weights.graded) == (Status.CORRECT, WeightsGraded.CHANGING), outcome.reason
-    assert not codes(outcome) & UNMATCHED
-
-
-CHANNELS = """
-import torch
-from torch import nn
-
-rows = 16
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.affine = nn.GroupNorm(1, 32)
-        self.bias = nn.Parameter(torch.randn(32, 1, 1))
-
-    def forward(self, x):
-        return x * self.affine.weight + self.affine.bias + self.bias[:, 0, 0]
-
-
-def get_inputs():
-    return [torch.randn(rows, 32)]
-
-
-def get_init_inputs():
-    return []
-"""
+CHANNELS = problem(
+    "x * self.affine.weight + self.affine.bias + self.bias[:, 0, 0]",
+    "torch.randn(16, 32)",
+    "self.affine, self.bias = nn.GroupNorm(1, 32), nn.Parameter(torch.randn(32, 1, 1))",
+)
 KERNEL = """
 import torch
 from torch import nn
@@ -317,8 +237,8 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.slow
-def test_a_kernel_with_names_and_shapes_of_its_own_is_correct_on_the_emulator(judge):
-    outcome = judge(KERNEL, problem=CHANNELS, device=DeviceKind.EMULATED)
+def test_a_kernel_with_names_and_shapes_of_its_own_is_correct_on_the_emulator():
+    outcome = judge(KERNEL, CHANNELS, device=DeviceKind.EMULATED)
     assert outcome.status is Status.CORRECT, outcome.reason
     assert (outcome.weights.graded, outcome.weights.changed) == (WeightsGraded.CHANGING, 3)
     assert "affine.weight in affine_gamma" in message(outcome, Code.WEIGHTS_ASSUMED)
