@@ -6,31 +6,6 @@ from evaluator.findings import Code
 from evaluator.records import Status
 from tests.grading.harness import module
 
-DIAGONAL = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.diag_embed(x)
-
-def get_inputs():
-    return [torch.randn(512)]
-
-def get_init_inputs():
-    return []
-"""
-ROTATING = module(
-    "ring = []",
-    forward=[
-        "if not ring: ring.extend(torch.zeros(len(x), len(x)) for _ in range(3))",
-        "y = ring.pop(0)",
-        "ring.append(y)",
-        "y.diagonal().copy_(x)",
-        "return y",
-    ],
-)
-FRESH = module(forward=["y = torch.zeros(len(x), len(x))", "y.diagonal().copy_(x)", "return y"])
 PREPARED = module(
     "from evaluator.runner.main import Runner",
     "shapes, ready, prepare = [], [], Runner._prepare",
@@ -79,16 +54,6 @@ HONEST = {
         forward=["work = torch.zeros(16 * x.numel())", "y = torch.relu(x)", "del work", "return y"]
     ),
 }
-
-
-@pytest.mark.parametrize(
-    ("source", "status", "code"),
-    [(ROTATING, Status.WRONG_RESULT, Code.STOOD_BEFORE), (FRESH, Status.CORRECT, None)],
-    ids=["three zeroed buffers in turn", "fresh zeros"],
-)
-def test_zeros_that_an_earlier_call_left_are_not_this_calls(grade, tmp_path, source, status, code):
-    (tmp_path / "diagonal.py").write_text(DIAGONAL)
-    grade(source, "--size", "full", problem="./diagonal.py").assert_verdict(status, code)
 
 
 def test_zeros_that_were_written_off_the_clock_are_seen(judged):
