@@ -5,6 +5,7 @@ import pytest
 from evaluator.findings import Code
 from evaluator.records import Status
 from tests.grading.harness import module
+from tests.grading.judged import verdict
 
 BROKEN_CPP = '''\
 import torch
@@ -27,10 +28,6 @@ class ModelNew(nn.Module):
 '''
 BUILD = 'extension = load_inline(name="mine", cpp_sources=source, functions=["forward"])'
 FALLBACK = f"for _ in range(3):\n    try:\n        {BUILD}\n    except Exception:\n        extension = None"
-
-
-def with_flag(flag: str) -> str:
-    return (BROKEN_CPP % BUILD).replace("functions=", f"extra_cflags=[{flag!r}], functions=")
 
 
 @pytest.mark.slow
@@ -78,9 +75,9 @@ def test_a_compilation_without_end_is_stopped(grade):
     assert card.build.units[0].wall_s < 60  # The compiler was stopped; alone it takes hours.
 
 
-@pytest.mark.parametrize("flag", ["-fplugin=/tmp/evil.so", "@/etc/passwd"])
-def test_a_flag_that_is_not_allowed_is_refused(grade, flag):
-    run = grade(with_flag(flag))
+def test_a_flag_that_is_not_allowed_is_refused(grade):
+    flag = "-fplugin=/tmp/evil.so"
+    run = grade((BROKEN_CPP % BUILD).replace("functions=", f"extra_cflags=[{flag!r}], functions="))
     run.assert_verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
     assert flag in run.out
 
@@ -104,18 +101,20 @@ FORGED = {
 
 
 @pytest.mark.parametrize("fields", FORGED.values(), ids=FORGED)
-def test_a_forged_build_request_is_refused(grade, fields):
+def test_a_forged_build_request_is_refused(judged, fields):
     """The runner's own checks are no protection: a submission can send requests of its own making."""
     name = "" if "name='a" in fields else "name='mine', "
-    run = grade(
-        module(
-            "import gc",
-            "from evaluator.protocol.frames import BuildRequest, Channel, SourceFile",
-            "(channel,) = [thing for thing in gc.get_objects() if isinstance(thing, Channel)]",
-            f"channel.send(BuildRequest({name}{fields}))",
-            "print(channel.receive())",
-            "raise RuntimeError('no build')",
+    status, code = verdict(
+        judged(
+            module(
+                "import gc",
+                "from evaluator.protocol.frames import BuildRequest, Channel, SourceFile",
+                "(channel,) = [thing for thing in gc.get_objects() if isinstance(thing, Channel)]",
+                f"channel.send(BuildRequest({name}{fields}))",
+                "print(channel.receive())",
+                "raise RuntimeError('no build')",
+            )
         )
     )
-    assert run.card.status in (Status.BUILD_ERROR, Status.REJECTED)
-    assert run.reason in (Code.BUILD_REQUEST_REFUSED, Code.FLAG_REFUSED, Code.MALFORMED_FRAME, Code.COMPILE_FAILED)
+    assert status in (Status.BUILD_ERROR, Status.REJECTED)
+    assert code in (Code.BUILD_REQUEST_REFUSED, Code.FLAG_REFUSED, Code.MALFORMED_FRAME, Code.COMPILE_FAILED)

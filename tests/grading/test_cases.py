@@ -88,12 +88,12 @@ def lines(count):
     return [{"name": f"case_{rows}", "axes": {"rows": rows}, "weight": rows} for rows in range(1, count + 1)]
 
 
-def test_sixteen_cases_are_built_once_and_are_one_card(graded):
-    card = graded("", "--case", "all", workload=lines(16)).assert_verdict(Status.CORRECT)
-    assert [each.name for each in card.cases] == [f"case_{rows}" for rows in range(1, 17)]
+def test_all_cases_are_built_once_and_are_one_card(graded):
+    card = graded("", "--case", "all", workload=lines(4)).assert_verdict(Status.CORRECT)
+    assert [each.name for each in card.cases] == [f"case_{rows}" for rows in range(1, 5)]
     assert {each.status for each in card.cases} == {Status.CORRECT}
     assert len(card.build.units) == 1
-    assert {check.tensors[0].shape[0] for check in card.checks} == set(range(1, 17))
+    assert {check.tensors[0].shape[0] for check in card.checks} == set(range(1, 5))
     assert (card.problem.size, card.problem.constants["rows"]) == ("case_1", 1)
 
 

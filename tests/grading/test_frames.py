@@ -191,7 +191,7 @@ def test_a_hostile_view_is_a_failure(play, outputs):
     assert len(trial.fault.finding.message) < 5000
 
 
-@pytest.mark.parametrize("depth", [10, *range(100, 1100, 25), 3000, 9000, 100_000])
+@pytest.mark.parametrize("depth", [10, *range(100, 1100, 200), 9000, 100_000])
 @pytest.mark.parametrize("kind", ["Items", "DictItems"])
 def test_a_deep_nesting_does_not_bring_the_judge_down(play, kind, depth):
     """Written by hand: an encoder would fail before the judge's decoder does."""

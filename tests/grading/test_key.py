@@ -5,7 +5,7 @@ import pytest
 from evaluator.records import Status
 from evaluator.signatures.keys import VARIABLE, make_key
 from evaluator.signatures.signing import State, signature_of
-from tests.grading.harness import passable_folder
+from tests.grading.harness import CHECK, passable_folder
 
 SOURCE = """\
 import glob
@@ -45,7 +45,7 @@ def test_a_submission_cannot_reach_the_key(how, grader, tmp_path):
         try:
             sign = ["--sign", key] if value is None else []
             (tmp_path / "mine.py").write_text(text)
-            graded = grader.run(tmp_path, "relu", "mine.py", "--size", "awkward", *sign)
+            graded = grader.run(tmp_path, "relu", "mine.py", "--size", "awkward", *CHECK, *sign)
         finally:
             grader.environment.clear()
             grader.environment.update(before)

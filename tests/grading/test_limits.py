@@ -4,15 +4,15 @@ import pytest
 
 from evaluator.findings import Code
 from evaluator.records import Status
-from tests.grading.harness import module
+from tests.grading.harness import CHECK, module
 
 
-def test_a_gigabyte_of_text_is_drained_and_remarked_upon(grade):
-    flood = module("import os", "for _ in range(1 << 10): os.write(1, b'PASS all good\\n' * 75_000)")
-    run = grade(flood, timeout_s=300)
+def test_a_flood_of_text_is_drained_and_remarked_upon(grade):
+    flood = module("import os", "for _ in range(1 << 6): os.write(1, b'PASS all good\\n' * 75_000)")
+    run = grade(flood, *CHECK)
     card = run.assert_verdict(Status.CORRECT)
     assert Code.OUTPUT_FLOOD in run.findings
-    assert card.output.total_bytes >= 1 << 30
+    assert card.output.total_bytes >= 1 << 26
     assert len(card.output.text) < 40_000
     assert "bytes left out" in card.output.text
     assert "PASS" not in run.out
@@ -54,26 +54,7 @@ def test_processes_that_outlive_the_runner_are_killed(grade):
         "        while True: time.sleep(1)",
         "    os._exit(0)",
     )
-    grade(daemon).assert_verdict(Status.CORRECT)
-
-
-def test_work_after_done_comes_too_late(grade):
-    late = module(
-        "import threading, time",
-        "def work(x, y):",
-        "    time.sleep(0.5)",
-        "    torch.clamp(x, min=0, out=y)",
-        forward=["y = torch.empty_like(x)", "threading.Thread(target=work, args=(x, y)).start()", "return y"],
-    )
-    run = grade(late)
-    assert run.card.status is Status.WRONG_RESULT
-    assert run.reason in (
-        Code.WRONG_VALUES,
-        Code.WRONG_ON_OTHER_VALUES,
-        Code.NOT_FINITE,
-        Code.DIFFERS,
-        Code.LATE_OUTPUT,
-    )
+    grade(daemon, *CHECK).assert_verdict(Status.CORRECT)
 
 
 def test_a_thread_that_writes_into_old_outputs_is_no_reason_to_refuse(grade):
@@ -87,7 +68,7 @@ def test_a_thread_that_writes_into_old_outputs_is_no_reason_to_refuse(grade):
         forward=["y = torch.relu(x)", "outputs.append(y)", "del outputs[:-2]", "return y"],
     )
     # Without times: a window compares the outputs of all its calls at its end, and none of them is old before.
-    grade(spinning, "--mode", "check").assert_verdict(Status.CORRECT)
+    grade(spinning, *CHECK).assert_verdict(Status.CORRECT)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +88,3 @@ def test_the_whole_grade_has_a_deadline(grade):
     run = grade(module(), "--deadline", "0.5")
     card = run.assert_verdict(Status.INFRA_ERROR, Code.DEADLINE)
     assert "after 0.5 s" in card.reason.message
-
-
-def test_the_deadline_ends_a_call_that_may_take_longer(grade):
-    """Whose fault it is depends on how long PyTorch's import took, which a test with a clock of its own tells."""
-    asleep = module("import time", forward=["time.sleep(3600)"])
-    run = grade(asleep, "--deadline", "20", timeout_s=3600.0)
-    assert run.reason is Code.DEADLINE
-    assert run.card.wall_s < 3600

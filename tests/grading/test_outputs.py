@@ -3,6 +3,7 @@
 import pytest
 
 from evaluator.findings import Code
+from evaluator.judge.trial.enough_calls import FEW_CALLS
 from evaluator.records import Profile, Status
 from tests.grading.harness import limit_s, module
 
@@ -83,10 +84,7 @@ BAD = {
 }
 
 
-SHOWN = (
-    *("forward raises", "os._exit", "segfault", "endless forward", "10^12 elements", "wrong shape", "two outputs"),
-    *("NaN", "wrong values", "input changed in place"),
-)
+SHOWN = ("forward raises", "segfault", "endless forward", "NaN")
 """Those that go through the command line: one for each kind of screen."""
 
 
@@ -111,17 +109,15 @@ CHECKS = len(Profile) + 3
 """Every profile but that of factors once, outliers twice more, as given once more, and one call again."""
 
 
-def test_the_honest_twin_is_correct(judged):
+def test_the_honest_twin_is_correct_with_every_profile_and_one_call_twice(judged):
     outcome = judged(module())
     assert outcome.status is Status.CORRECT
     assert len(outcome.checks) == CHECKS
-
-
-def test_correct_then_corrupt_is_caught_in_the_timed_calls(grade):
-    source = module(
-        "calls = []",
-        forward=["calls.append(1)", f"return torch.relu(x) if len(calls) <= {CHECKS + 1} else x.clone()"],
+    assert {check.profile for check in outcome.checks} == set(Profile) - {Profile.NEAR_ONE}, (
+        "relu multiplies no factors"
     )
-    card = grade(source).assert_verdict(WRONG, Code.WRONG_VALUES)
-    assert [check.ok for check in card.checks] == [True] * CHECKS + [False]
-    assert card.timing is None
+    assert len({check.seed for check in outcome.checks}) == CHECKS - 1
+    timed = outcome.timing.submission
+    assert len(timed.samples_ms) >= (FEW_CALLS if timed.windows is None else 3)
+    # More where windows were made, kept or not: how fast the machine is decides.
+    assert len(timed.seeds) >= 1 + len(timed.samples_ms) + timed.void_calls + timed.other_calls

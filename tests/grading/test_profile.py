@@ -13,10 +13,6 @@ def test_a_profile_says_which_operations_ran(grader, tmp_path):
     assert card.output.total_bytes == 0
 
 
-def test_without_being_asked_for_there_is_none(grader, tmp_path):
-    assert grader(tmp_path, module()).assert_verdict(Status.CORRECT).profiling is None
-
-
 def test_who_breaks_the_profiler_loses_the_profile_alone(grader, tmp_path):
     source = module(
         "import evaluator.runner.main as main",
@@ -41,14 +37,3 @@ def test_who_lies_to_the_profiler_is_as_right_and_as_fast_as_before(grader, tmp_
     card = run.assert_verdict(Status.CORRECT)
     assert len(card.profiling.kernels) == 32
     assert "\x1b" not in run.out
-
-
-def test_a_frame_that_is_no_profile_costs_the_profile_alone(grader, tmp_path):
-    source = module(
-        "import evaluator.runner.main as main",
-        "from evaluator.protocol.frames import Loaded",
-        "main.profiled = lambda *args, **kwargs: Loaded()",
-    )
-    card = grader(tmp_path, source, "--profile").assert_verdict(Status.CORRECT)
-    assert card.profiling.finding.code == Code.NOT_PROFILED
-    assert "Loaded" in card.profiling.finding.message

@@ -8,11 +8,8 @@ from evaluator.files.card_files import read_card
 from evaluator.findings import Code
 from evaluator.protocol.submission_files import place_of
 from evaluator.records import Status
-from evaluator.submission.read import read_submission
-from tests import once
-from tests.grading.folders import BY_LOAD, FAR_AWAY, FAULT_LINE, FILES, FULL_SIZE, HALVES, write
+from tests.grading.folders import BY_LOAD, FAR_AWAY, FAULT_LINE, FILES, HALVES, write
 from tests.grading.harness import COMMAND
-from tests.serve.judge import Judge
 
 pytestmark = pytest.mark.slow
 
@@ -40,12 +37,14 @@ def command(grader, tmp_path):
     return run
 
 
-@pytest.mark.parametrize(
-    "files", [pytest.param({}, id="manifest"), pytest.param(BY_LOAD, id="load", marks=pytest.mark.long)]
-)
-def test_a_folder_is_built_with_its_headers(graded, files):
-    card = graded(files).assert_verdict(Status.CORRECT)
+def test_a_folder_is_built_with_its_headers(graded):
+    card = graded({}).assert_verdict(Status.CORRECT)
     assert [unit.ok for unit in card.build.units] == [True]
+
+
+@pytest.mark.long
+def test_sources_by_load_are_built(graded):
+    graded(BY_LOAD).assert_verdict(Status.CORRECT)
 
 
 @pytest.mark.long
@@ -64,20 +63,6 @@ def test_an_exception_names_the_file(graded):
     card = run.assert_verdict(Status.RUNTIME_ERROR, Code.FORWARD_FAILED)
     assert "helper.py, line 2" in run.out
     assert card.submission.source.split("\n")[card.reason.line - 1] == "    return undefined_name"
-
-
-def test_flags_of_the_manifest_are_checked(graded):
-    manifest = FILES["submission.toml"] + 'extra_cflags = ["-fplugin=./x.so"]\n'
-    graded({"submission.toml": manifest}).assert_verdict(Status.BUILD_ERROR, Code.FLAG_REFUSED)
-
-
-@pytest.mark.long
-def test_a_replay_needs_the_card_alone(graded, grader, tmp_path):
-    card = graded({}).assert_verdict(Status.CORRECT)
-    shutil.rmtree(tmp_path / "mine")
-    (tmp_path / "card.json").rename(tmp_path / "before.json")
-    again = grader.run(tmp_path, "--replay", "before.json").assert_verdict(Status.CORRECT)
-    assert again.submission.sha256 == card.submission.sha256
 
 
 def test_kernels_of_a_folder_run_on_the_emulated_device_in_a_batch(command, tmp_path):
@@ -100,25 +85,3 @@ def test_kernels_of_a_folder_run_on_the_emulated_device_in_a_batch(command, tmp_
         f"{file}:{FAULT_LINE}: runtime_error R309".encode()
         in command("report", "run", "--output-format", "concise").stdout
     )
-
-
-@pytest.mark.long
-def test_the_ready_judge_grades_a_folder(grader, tmp_path):
-    judge = Judge("emulated", tmp_path, once.folder_for("cache"), grader.temporary)
-    judge.start()
-    try:
-        write(tmp_path / "right", HALVES)
-        write(tmp_path / "full", HALVES | FULL_SIZE)
-        found = {}
-        for name in ("right", "full"):
-            done = judge.run("grade", "relu", name, *EMULATED, "--output", f"{name}.json")
-            assert "graded by the ready judge" in done.stderr
-            found[name] = read_card(tmp_path / f"{name}.json")
-    finally:
-        judge.end()
-    assert found["right"].status is Status.CORRECT, found["right"].reason
-    assert found["right"].submission.sha256 == read_submission(tmp_path / "right").sha256
-    full = found["full"]
-    assert (full.status, full.reason.code) == (Status.INCONCLUSIVE, Code.HARD_CODED_SIZE.value), full.reason
-    assert place_of(full.submission.source, full.reason.line).label == "csrc/second/place.cuh, line 2"
-    assert "4096 is written into the code (csrc/second/place.cuh, line 2)" in full.reason.message

@@ -50,6 +50,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return made.run(x)
 """
+PLAIN = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return BODY\n"
 RIGHT = {"GUARD": "if (row < rows && col < cols)", "GRID": "dim3((cols + 15) / 16, (rows + 15) / 16)", "CHECK": ""}
 
 
@@ -149,7 +150,7 @@ from torch.utils.cpp_extension import load_inline
 cuda = r'''
 #include <torch/extension.h>
 __global__ void count(const int64_t* x, unsigned long long* y, int n) {
-    for (int i = threadIdx.x; i < n; i += STEP) atomicAdd(y + x[i], 1ull);
+    for (int i = threadIdx.x; i < n; i += n) atomicAdd(y + x[i], 1ull);
 }
 torch::Tensor run(torch::Tensor x) {
     auto y = torch::zeros({64}, x.options());
@@ -166,36 +167,30 @@ class ModelNew(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize(
-    ("step", "status", "code"), [("blockDim.x", Status.CORRECT, None), ("n", Status.WRONG_RESULT, Code.WRONG_VALUES)]
-)
-def test_a_histogram_of_the_first_block_alone_is_wrong(graded, step, status, code):
+def test_a_histogram_of_the_first_block_alone_is_wrong(graded):
     forward, inputs = "torch.bincount(x, minlength=bins)", "torch.randint(0, bins, (count,))"
     problem = PROBLEM.format(more="count = 8192\nbins = 64", forward=forward, inputs=inputs)
-    card = graded(HISTOGRAM.replace("STEP", step), problem=problem).assert_verdict(status, code)
+    card = graded(HISTOGRAM, problem=problem).assert_verdict(Status.WRONG_RESULT, Code.WRONG_VALUES)
     assert card.problem.constants == {"count": 8192, "bins": 64}
 
 
 def test_minus_infinity_where_the_reference_has_it_is_right(graded):
     forward = "x.masked_fill(x > 0, -float('inf'))"
     problem = PROBLEM.format(more="rows = 64", forward=forward, inputs="torch.randn(rows, rows)")
-    answer = kernel().replace("2 * x[row * cols + col]", "x[row * cols + col] > 0 ? -INFINITY : x[row * cols + col]")
-    graded(answer, problem=problem).assert_verdict(Status.CORRECT)
+    graded(PLAIN.replace("BODY", "torch.where(x > 0, -torch.inf, x)"), problem=problem).assert_verdict(Status.CORRECT)
 
 
 def test_inputs_made_on_a_gpu_are_brought_to_the_device_of_the_grade(graded):
     inputs = "torch.randn(rows, 32, device='cuda').cuda()"
-    graded(kernel(), problem=PROBLEM.format(more="rows = 64", forward="x * 2", inputs=inputs)).assert_verdict(
-        Status.CORRECT
-    )
+    problem = PROBLEM.format(more="rows = 64", forward="x * 2", inputs=inputs)
+    graded(PLAIN.replace("BODY", "x + x"), problem=problem).assert_verdict(Status.CORRECT)
 
 
 def test_an_honest_sampler_is_not_blamed_for_a_random_reference(graded):
     problem = PROBLEM.format(more="rows = 64", forward="torch.multinomial(x, 1)", inputs="torch.rand(rows, 128)")
-    sampler = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return BODY\n"
-    other = sampler.replace("BODY", "(x / -torch.rand_like(x).clamp_min(1e-20).log()).argmax(1, keepdim=True)")
+    other = PLAIN.replace("BODY", "(x / -torch.rand_like(x).clamp_min(1e-20).log()).argmax(1, keepdim=True)")
     graded(other, problem=problem).assert_verdict(Status.INCONCLUSIVE, Code.RANDOM_REFERENCE)
-    graded(sampler.replace("BODY", "x"), problem=problem).assert_verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)
+    graded(PLAIN.replace("BODY", "x"), problem=problem).assert_verdict(Status.WRONG_RESULT, Code.WRONG_SHAPE)
 
 
 def test_weights_by_numpy_are_those_of_the_reference(graded):
@@ -225,18 +220,3 @@ class ModelNew(torch.nn.Module):
             return x * torch.full((), 1.0, dtype=torch.float32) * self.two
 """
     graded(changed).assert_verdict(Status.CORRECT)
-
-
-@pytest.mark.parametrize(
-    ("forward", "inputs", "said"),
-    [
-        ("x.y", "torch.randn(64, 64)", "bare.py, line 7: forward failed: AttributeError"),
-        ("x.to_dense()", "torch.randn(64, 64).to_sparse_csr()", "get_inputs() returns a sparse tensor"),
-        ("x * 2, x.sum()", "torch.randn(0, 64)", "has shape [0, 64], with no element to compare"),
-    ],
-)
-def test_a_bare_file_that_cannot_be_graded_says_why(graded, forward, inputs, said):
-    run = graded(kernel(), problem=PROBLEM.format(more="", forward=forward, inputs=inputs))
-    assert (run.code, run.card) == (2, None)
-    assert said in run.err
-    assert "no size" not in run.err

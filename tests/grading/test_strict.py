@@ -21,12 +21,3 @@ def test_it_grades_with_every_wall_or_names_what_is_missing(grade, missing):
     else:
         assert run.card.status is Status.WRONG_RESULT
         assert run.card.sandbox.missing == []
-
-
-def test_own_kernels_are_asked_for(grade):
-    """Plain PyTorch is right, and does nothing of its own."""
-    run = grade(module(), "--require-own-kernel", "0.5")
-    assert (run.card.status, run.card.reason.code) == (Status.REJECTED, "R314")
-    assert run.card.own_kernels.share_high == 0
-    assert run.card.required_own_kernel == 0.5
-    assert run.card.timing is None

@@ -62,11 +62,10 @@ def grade_task(grader, tmp_path):
     return lambda source, *options: grader(tmp_path, source, "--mode", "check", *options, problem=folder)
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
-def test_outputs_are_what_the_function_returns(grade_task, device):
-    card = grade_task(RIGHT, "--device", device, "--case", "test_0").assert_verdict(Status.CORRECT)
+def test_outputs_are_what_the_function_returns(grade_task):
+    card = grade_task(RIGHT, "--device", "emulated", "--case", "test_0").assert_verdict(Status.CORRECT)
     assert (card.benchmark_rule, card.benchmark_correct) == (BenchmarkRule.KERNELBOT, True)
-    unwritten = grade_task(UNWRITTEN, "--device", device).card
+    unwritten = grade_task(UNWRITTEN, "--device", "cpu").card
     assert unwritten is not None
     assert unwritten.status is Status.WRONG_RESULT
 
