@@ -70,7 +70,7 @@ def served(folder, worker):
             yield SimpleNamespace(said=said, stop=programs[0].stop)
         finally:
             programs[0].stop()
-            thread.join(60)
+            thread.join(300)
             assert not thread.is_alive()
 
     return start

@@ -202,7 +202,7 @@ ELSEWHERE = {
         "judge/runners/language_faults.py",
         "judge/runners/runner_faults.py",
     ),
-    "environment variables": ("judge/exhibits/other_baselines.py", "serve/protocol.py"),
+    "environment variables": ("judge/exhibits/other_baselines.py", "api/ready_protocol.py"),
     "headers, namespaces and kernels of C++ libraries": (
         "cuda_source/symbols.py",
         "cuda_source/split.py",
