@@ -126,7 +126,7 @@ def to_build(device: DeviceKind) -> str:
 def to_build_on_error(device: DeviceKind) -> str:
     """Return a message if the first build error will start a long build; else an empty string."""
     if device is DeviceKind.EMULATED and not full_headers_are_built(BuildCache(cache_folder())):
-        return "the first build error precompiles PyTorch's headers, once for this installation: 810 MB in the cache"
+        return "the first error in code with PyTorch's headers precompiles them, once: 810 MB in the cache"
     return ""
 
 
