@@ -136,6 +136,7 @@ def awaited(find, *arguments):
     return found
 
 
+@pytest.mark.long
 def test_a_killed_judge_and_a_killed_runner_cost_one_attempt_each(started, grader, tmp_path):
     """The reference's runner stays from one submission to the next; it may be killed in between."""
     expected = hand_in(tmp_path, ["right"], 2)

@@ -43,7 +43,7 @@ def test_a_baseline_that_is_no_submission_ends_the_command(grader, tmp_path):
     assert "--speedup-of" in run.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_compiled_reference_is_timed_and_kept(grader, tmp_path):
     run = grader(tmp_path, GOOD, "--baseline", "compile")
     (found,) = run.assert_verdict(Status.CORRECT).baselines

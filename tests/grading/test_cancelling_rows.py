@@ -78,6 +78,7 @@ def concentrated_rows(sites, inputs, seed):
     return next(rows for rows in drawn if rows[0].concentrated) if sites else []
 
 
+@pytest.mark.long
 def test_a_fast_path_for_what_looks_usual_has_no_safe_call(monkeypatch):
     """In sums this long the tolerance is wide enough for the errors, and a corner tells other distributions apart.
 

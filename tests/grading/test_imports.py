@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.grading.harness import TOP
 
 SUBMISSION = """
@@ -40,6 +42,7 @@ def test_nothing_is_collected_while_torch_is_imported():
     assert run.stdout.splitlines() == ["False False", "True True", "True True", "True True"]
 
 
+@pytest.mark.long
 def test_a_problem_that_is_known_is_graded_without_the_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPGRADE_CACHE", str(tmp_path / "cache"))
     submission = tmp_path / "submission.py"

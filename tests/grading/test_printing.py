@@ -44,6 +44,7 @@ def test_a_first_call_that_ends_the_process_has_printed(judged, end, status):
     assert outcome.output.text == "from C\nfrom Python\n"
 
 
+@pytest.mark.long
 def test_a_flush_that_hangs_or_raises_delays_nothing_for_long(judged):
     hanging = "sys.stdout = type('Hanging', (), {'flush': lambda _: calls.append(1) or len(calls) < 4 or wait()})()"
     wait = ("import sys, time", "def wait():", "    time.sleep(3600)")

@@ -66,6 +66,7 @@ def test_what_the_ready_judge_cannot_do_is_done_here(judge):
     assert judge.status()["grades"] == grades + 1
 
 
+@pytest.mark.long
 def test_a_killed_worker_costs_no_grade(judge):
     judge.grade(RIGHT)
     assert_that_a_killed_worker_costs_no_grade(judge, ENDLESS, RIGHT)

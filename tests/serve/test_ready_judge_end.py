@@ -22,6 +22,7 @@ def judge(tmp_path):
         yield made
 
 
+@pytest.mark.long
 def test_a_killed_server_costs_no_grade_and_another_may_start_and_stop(judge):
     judge.grade(RIGHT)
     result = judge.in_background(ENDLESS, "endless", "--timeout", "3")
@@ -42,6 +43,7 @@ def test_a_killed_server_costs_no_grade_and_another_may_start_and_stop(judge):
     assert judge.process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.long
 def test_a_signal_ends_the_server_after_its_grade(judge):
     assert_that_a_killed_worker_costs_no_grade(judge, ENDLESS, RIGHT)  # one that has graded nothing yet
     result = judge.in_background(RIGHT, "mine")
