@@ -78,6 +78,12 @@ def test_each_draw_of_a_sum_has_other_roundings_of_equal_size(function):
     assert float(torch.corrcoef(torch.stack(errors)).fill_diagonal_(0).abs().max()) < 0.25
 
 
+@pytest.mark.parametrize("draw", [0, 3])
+@pytest.mark.parametrize("name", ["sum", "sum of two", "mean", "mean of all"])
+def test_a_drawn_sum_is_the_same_but_for_rounding(name, draw):
+    assert error(name, in_order(SummationOrder.SEQUENTIAL, draw)) < 3e-5
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_in_fewer_bits_are_off_by_what_those_bits_hold(name):
     assert 1e-4 < error(name, with_operands(Format.TF32)) < 5e-3

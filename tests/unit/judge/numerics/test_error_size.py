@@ -58,6 +58,13 @@ def test_fp32_in_any_order_is_not(product, order):
     assert outsized([asked(product, in_mode(product, in_order(order)))], Format.TF32) is None
 
 
+@pytest.mark.slow
+def test_a_long_sum_in_one_accumulator_is_not():
+    made = reference("x.sum(1, keepdim=True)", "torch.rand(64, 65536)")
+    calls = [asked(made, in_mode(made, in_order(SummationOrder.SEQUENTIAL)), seed) for seed in range(8)]
+    assert outsized(calls, Format.TF32) is None
+
+
 @pytest.mark.parametrize(("steps", "is_seen"), [(4, False), (5, True)])
 def test_a_few_steps_are_no_reduced_precision(product, steps, is_seen):
     def a_step_off(plan):

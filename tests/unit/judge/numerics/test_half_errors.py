@@ -61,6 +61,13 @@ def test_a_factor_a_cut_and_operands_of_fewer_bits_are_no_roundings(dtype):
     assert "fewer bits" in found["fp8"]
 
 
+def test_a_factor_of_1_percent_drifts_by_0_8_units_in_bf16():
+    """A hundredth of x is 1.28 units; elements below the row's size count by this size: 0.63 of it in the mean."""
+    exact = normal(64, 64).double()
+    why = fault(exact * 1.01, exact, exact, torch.bfloat16)
+    assert why.startswith(("its errors are 0.9", "its values are too large by 0.8"))
+
+
 def test_factors_of_a_few_rows_in_both_directions_are_chance():
     """Attention's weights in half precision have a common rounding in each row; a factor of all rows is no chance."""
     exact = normal(8, 64).double()
@@ -68,6 +75,12 @@ def test_factors_of_a_few_rows_in_both_directions_are_chance():
     scattered = exact * (1 + of_rows * torch.finfo(torch.bfloat16).eps)
     assert fault(scattered, exact, exact, torch.bfloat16) is None
     assert "too large" in fault(exact * (1 + torch.finfo(torch.bfloat16).eps / 2), exact, exact, torch.bfloat16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_cut_is_found_in_most_samples_of_64(dtype):
+    samples = [normal(64, seed=seed).double() for seed in range(20)]
+    assert sum(fault(cut(exact, dtype), exact, exact, dtype) is not None for exact in samples) > 14
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from evaluator.devices.out_of_memory import ran_out
 from evaluator.findings.comparing import IN_FP32_OR_A_STEP
 from evaluator.judge.compare.tensor_comparison import Sides
-from evaluator.judge.numerics import precision_sampler, rounded_reference
+from evaluator.judge.numerics import precision_sampler, reduced_precision, rounded_reference
 from evaluator.judge.numerics.arithmetic_modes import Format, SummationOrder, in_order, rounded, with_operands
 from evaluator.judge.numerics.error_size import Outsized
 from evaluator.judge.numerics.precision_sampler import ErrorSample, PrecisionWatch
@@ -132,9 +133,10 @@ def long_sums(terms):
     return reference(LONG, LONG_GIVEN.format(terms=terms), LONG_INIT.format(terms=terms))
 
 
+@pytest.mark.parametrize("terms", [4096, 16384])
 @pytest.mark.parametrize("to", Format)
-def test_rounding_is_found_where_long_sums_average_it_out(to):
-    made = long_sums(16384)
+def test_rounding_is_found_where_long_sums_average_it_out(terms, to):
+    made = long_sums(terms)
     inputs = made.draw(5)
     assert is_found(made, run(made, inputs, with_operands(to)), inputs, to)
 
@@ -148,16 +150,35 @@ def test_rounding_is_found_beside_what_sums_lose_and_where_one_operand_alone_is_
     assert is_found(made, one, inputs, Format.TF32)
 
 
+@pytest.mark.slow
+def test_sums_in_another_order_are_not_taken_for_rounding_however_long():
+    made = long_sums(1 << 16)
+    inputs = made.draw(5)
+    x, weight = inputs.args[0], made.model.weight
+    in_turn = torch.zeros(96, 80)
+    for start in range(0, 1 << 16, 256):
+        in_turn += x[:, start : start + 256] @ weight[start : start + 256]
+    assert not in_turn.equal(made.forward(inputs, 0))
+    assert found(made, in_turn, inputs) is None
+    assert found(made, in_turn * (1 + 2e-7), inputs) is None
+    for order in SummationOrder:
+        assert found(made, run(made, inputs, in_order(order)), inputs) is None
+
+
 @pytest.mark.parametrize(
     ("output", "given"),
     [
         ("torch.relu(x)", "torch.randn(64, 64)"),
+        ("x.t().contiguous()", "torch.randn(64, 64)"),
         ("torch.exp(x)", "torch.randn(64, 64)"),
         ("torch.softmax(x, -1)", "torch.randn(64, 512)"),
         ("x.cumsum(-1)", "torch.rand(64, 4096)"),
+        pytest.param("x.mean(-1)", "torch.rand(4096, 2048)", marks=pytest.mark.slow),
         ("x @ x", "torch.randint(0, 64, (128, 128)).float()"),  # What TF32 holds exactly: no rounding at all.
+        ("x @ x", "torch.randint(0, 3000, (128, 128)).float()"),
         ("x.half().to(x.dtype)", "torch.randn(64, 64)"),
         ("torch.floor(100 * x) / 100", "torch.randn(64, 64)"),
+        ("torch.full_like(x, 1 / 3)", "torch.randn(64, 64)"),
         ("x.where(x > 0, float('inf'))", "torch.randn(64, 64)"),
     ],
 )
@@ -230,7 +251,7 @@ def in_turn(values, sums):
     return torch.from_numpy(np.add.accumulate(parts, axis=-1, dtype=np.float32)[..., -1].copy()).sum(-1)
 
 
-@pytest.mark.parametrize("pool", [20, 36])
+@pytest.mark.parametrize("pool", [20, 21, 35, 36, 52])
 def test_a_call_that_is_larger_than_the_others_does_not_speak_for_them(pool):
     """Honest errors are as large as a rounding here. In these calls the largest has one that is like it, by chance."""
     made = reference("x.square().mean()", "torch.rand(256, 256) * torch.exp(3 * torch.randn(()))")
@@ -257,6 +278,23 @@ def test_what_is_the_same_in_all_calls_says_nothing():
 
 
 WEIGHTS = "self.weight = nn.Parameter(torch.rand(3, 512))"
+
+
+def test_far_smaller_errors_cost_few_calls_of_the_reference(loss):
+    answers = [asked(loss, loss.forward(inputs, 0), inputs) for inputs in map(loss.draw, range(2 * ENOUGH_CALLS))]
+    made_again = []
+
+    def again(number):
+        made_again.append(number)
+        return answers[number].again()
+
+    def nearly_exact(number, each):
+        errors = each.outputs["output"]
+        return CallErrors(functools.partial(again, number), {"output": errors._replace(actual=errors.exact + 1e-12)})
+
+    assert named(*[nearly_exact(number, each) for number, each in enumerate(answers)]) is None
+    # Of products there are none, in any format; other roundings are too large in the first.
+    assert made_again == [0, 1, 2, 3] * (len(Format) + 2)
 
 
 def test_outputs_that_differ_between_calls_are_not_put_together(loss):
@@ -286,6 +324,20 @@ def test_where_memory_runs_out_nobody_is_said_to_be_honest(mlp, monkeypatch, sho
     if short == "with_results":
         assert found(mlp, low, inputs) is Format.BF16
     assert found(mlp, mlp.forward(inputs, 0).half().float(), inputs) in ALIKE[Format.FP16]
+
+
+def test_where_memory_runs_out_for_one_format_the_next_is_tried(mlp, monkeypatch):
+    inputs = mlp.draw(5)
+    low = run(mlp, inputs, with_operands(Format.BF16))
+
+    def memory_for_bf16(to):
+        if to is not Format.BF16:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return with_operands(to)
+
+    monkeypatch.setattr(rounded_reference, "with_operands", memory_for_bf16)
+    monkeypatch.setattr(reduced_precision, "WAYS", (rounded_reference.with_rounded_operands,))
+    assert found(mlp, low, inputs) is Format.BF16
 
 
 def test_where_memory_runs_out_for_large_outputs_small_ones_are_asked_about(monkeypatch):

@@ -38,6 +38,13 @@ def test_every_row_is_added_in_turn_in_blocks_of_rows(shape):
     assert torch.equal(accumulated(terms), expected)
 
 
+def test_negative_zeros_stay_and_half_precision_is_added_in_fp32():
+    zeros = torch.full((3, 5), -0.0)
+    assert torch.signbit(accumulated(zeros)).all()
+    many = torch.full((2, 4096), 1.5, dtype=torch.float16)
+    assert accumulated(many).tolist() == [6144.0, 6144.0]
+
+
 def test_rows_of_infinity_and_nan_do_not_reach_other_rows():
     terms = torch.rand(3, 100, generator=torch.Generator().manual_seed(4))
     plain = accumulated(terms)
