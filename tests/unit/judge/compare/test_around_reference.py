@@ -11,7 +11,7 @@ from evaluator.judge.compare.tolerance import around_reference, bounds, without_
 from evaluator.records import ToleranceOverride, ToleranceRule
 from tests.unit.judge.compare.test_tensor_comparison import problem
 
-DRAWS = 42
+DRAWS = 150
 SHAPES = ((6, 40), (3, 5, 7), (64,), (9,), (1, 30), (8, 1), (2, 200))
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
 

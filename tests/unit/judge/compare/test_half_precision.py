@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from evaluator.judge.compare.tensor_comparison import Sides, compare
+from evaluator.judge.compare.tolerance import last_place
 from tests.unit.judge.compare.test_tensor_comparison import measured
 
 DTYPES = [torch.bfloat16, torch.float16]
@@ -88,6 +89,31 @@ def test_other_products_fail(product, kind, dtype):
     assert not judged(product, kind, dtype).ok
 
 
+EPILOGUES = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "scaled": lambda y: y * 0.3,
+    "silu by sigmoid": lambda y: y * torch.sigmoid(y),
+    "a residual of ones": lambda y: y + 1,
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("epilogue", EPILOGUES.values(), ids=EPILOGUES)
+def test_an_epilogue_may_be_fused_or_round_as_the_reference_does(epilogue, dtype):
+    a, b = drawn("randn", dtype)
+    exact = epilogue(a.double() @ b.double() / 16)
+    honest = epilogue((a.float() @ b.float() / 16).to(dtype))
+    fused = epilogue(in_turn(a, b) / 16).to(dtype)
+    unfused = epilogue((split(a, b) / 16).to(dtype))
+    for answer in (fused, unfused):
+        check = compare("output", Sides(answer, exact, honest), measured(dtype))
+        assert check.ok
+        # Two roundings of at most half a unit each, twice.
+        assert FORMS[dtype] / 8 <= check.tolerance <= 3 * FORMS[dtype]
+    assert not compare("output", Sides(epilogue(in_half(a, b) / 4).to(dtype), exact, honest), measured(dtype)).ok
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_swiglu_may_round_each_of_its_operations(dtype):
     """A silu rounds by half a unit in the last place, which is up to an eps / 2 of the result: e <= eps / 2."""
@@ -117,3 +143,8 @@ def test_both_neighbours_of_a_value_between_are_right_and_no_third(dtype):
         answer = actual.to(dtype)
         assert float(answer[1, 5]) == 1 + steps * eps
         assert compare("output", Sides(answer, exact, exact.to(dtype)), measured(dtype)).ok is ok
+
+
+def test_the_last_place_is_the_power_of_two_below():
+    sizes = torch.tensor([0.0, 0.75, 1.0, 1.999, 2.0, 3.9, 1e9, 2.0**-1030, torch.inf], dtype=torch.float64)
+    assert last_place(sizes).tolist() == [0.0, 0.5, 1.0, 1.0, 2.0, 2.0, 2.0**29, 0.0, torch.inf]

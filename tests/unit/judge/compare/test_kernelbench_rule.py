@@ -61,12 +61,24 @@ def test_nan_agrees_with_nothing_and_an_infinity_with_itself(given, expected, dt
     assert bool(all_agree(actual, honest, [(1, 3), (0, 0)])) is agreed
 
 
+def test_the_relative_tolerance_is_of_the_submissions_value():
+    honest = torch.tensor([1e6], dtype=torch.float64)
+    assert decides(honest + 100.005, honest)
+    assert not decides(honest - 100.005, honest)
+
+
 def test_what_rounding_to_the_dtype_accepts_is_no_contradiction():
     """In bf16 the error and the allowed error are rounded: some accepted errors exceed the allowed one in float64."""
     honest, actual = torch.tensor([[0.00787353515625], [0.01806640625]]).bfloat16()
     assert (actual.double() - honest.double()).item() > 1e-2 + 1e-2 * actual.double().item()
     assert torch.allclose(honest, actual, rtol=1e-2, atol=1e-2)
     assert decides(actual, honest)
+
+
+def test_an_index_agrees_with_its_neighbour_if_it_is_large():
+    places = torch.arange(20_000, 20_004)
+    assert decides(places + 1, places)
+    assert not decides(places[:2] - 19_999, places[:2] - 20_000)
 
 
 def test_fp8_and_complex_numbers_have_the_tolerance_of_fp32():

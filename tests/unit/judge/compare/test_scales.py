@@ -93,6 +93,13 @@ def test_fewer_than_eight_elements_are_no_row(shape, few):
     assert is_vector_of_few(torch.Size(shape)) is few
 
 
+def test_eight_elements_are_a_row():
+    exact = torch.tensor([1000.0, *[1e-3] * 7], dtype=torch.float64)
+    size = 1000 / math.sqrt(8)
+    assert passes(exact, 1, 0.9 * FLOOR * size)
+    assert not passes(exact, 1, 1.1 * FLOOR * size)
+
+
 LEAST = torch.finfo(torch.float32).min
 FILLS = {
     "a masked half": ([0.5, -2.0, -1e9, -1e9], 5e8),

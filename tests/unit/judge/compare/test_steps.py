@@ -143,9 +143,10 @@ def test_a_step_in_most_elements_fails_in_bf16_too():
         assert not compare("output", Sides(actual, exact, honest), used).ok, name
 
 
+@pytest.mark.parametrize("shape", [(64, 512), (5, 509), (1, 64)])
 @pytest.mark.parametrize("profile", Profile)
-def test_quantisers_in_fp32_pass_in_bf16(profile):
-    drawn = (torch.rand(64, 512, generator=torch.Generator().manual_seed(3)) * 2 - 1).bfloat16()
+def test_quantisers_in_fp32_pass_in_bf16(shape, profile):
+    drawn = (torch.rand(shape, generator=torch.Generator().manual_seed(3)) * 2 - 1).bfloat16()
     x = change(profile, [], drawn, 4, torch.device("cpu"))
     (_, exact), (_, honest) = quantised(x.double()), quantised(x)
     wide = x.float()
@@ -178,6 +179,30 @@ def test_rows_of_a_single_value_are_off_as_a_whole(form, values, count, passes):
     check = compare("output", Sides(codes_at(places, form), exact, exact), used)
     assert check.ok is passes
     assert check.mismatches == (0 if passes else count * exact.shape[1])
+
+
+def test_another_order_of_two_roundings_passes_for_constant_rows():
+    def cast(values):
+        return values.clamp(-448, 448).to(torch.float8_e4m3fn)
+
+    generator = torch.Generator().manual_seed(5)
+    failures = 0
+    for _ in range(100):
+        x = torch.randn(5, 1, generator=generator).expand(5, 509).bfloat16()
+        a, b = torch.randn(2, generator=generator).bfloat16()
+        exact, honest = cast(x.double() * a.double() * b.double()), cast(x * a * b)
+        failures += not compared(F.FP8_E4M3, cast(x * (a * b)), exact, honest, floor=2.0**-6).ok
+    assert failures == 0
+
+
+def test_the_step_of_a_large_fp8_value_is_large():
+    exact = torch.full((1, 256), 256.0).to(torch.float8_e4m3fn)
+    for value, passes in ((288.0, True), (320.0, False), (240.0, True), (224.0, False)):
+        actual = exact.clone()
+        actual[0, 7] = value
+        check = compared(F.FP8_E4M3, actual, exact)
+        assert check.ok is passes, value
+        assert check.max_abs_error == abs(value - 256)
 
 
 def test_near_zero_the_rounding_of_the_arithmetic_is_larger_than_a_step():

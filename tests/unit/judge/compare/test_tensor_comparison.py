@@ -111,6 +111,11 @@ def test_rounded_operands_fail_where_each_product_has_one_column(dtype, rows):
     assert not compare("output", sides(wrong, exact), measured()).ok
 
 
+def test_zeros_do_not_pass_for_small_outputs():
+    exact = noise(4, 1000).abs() * 1e-6
+    assert not compare("output", sides(torch.zeros(4, 1000), exact), measured()).ok
+
+
 def test_zeros_do_not_pass_in_a_row_that_is_small_beside_the_others():
     exact = noise(4, 1000)
     exact[2] *= 1e-2
@@ -119,6 +124,16 @@ def test_zeros_do_not_pass_in_a_row_that_is_small_beside_the_others():
     check = compare("output", sides(wrong, exact), measured())
     assert not check.ok
     assert check.first_mismatch.index[0] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_the_operands_of_a_product_to_half_precision_fails_in_fp32(dtype):
+    left, right = noise(32, 256, seed=1), noise(256, 32, seed=2)
+    exact = left.float().double() @ right.float().double()
+    honest = left.float() @ right.float()
+    rounded = left.to(dtype).float() @ right.to(dtype).float()
+    assert compare("output", sides(honest, exact, honest), measured()).ok
+    assert not compare("output", sides(rounded, exact, honest), measured()).ok
 
 
 def test_another_order_of_summation_passes():
@@ -158,6 +173,26 @@ def test_other_elements_may_flip_and_hardly_more_of_them(count, ok):
     actual = flipped(exact.float(), slice(100, 100 + count))
     check = compare("output", Sides(actual, exact, honest), measured())
     assert (check.ok, check.mismatches) == (ok, 0 if ok else count)
+
+
+def test_where_the_reference_flips_often_a_submission_may_too():
+    exact = noise(64, 512)
+    honest = flipped(exact.float(), slice(0, 1000))
+    assert compare("output", Sides(flipped(exact.float(), slice(1000, 4900)), exact, honest), measured()).ok
+    assert not compare("output", Sides(flipped(exact.float(), slice(1000, 6000)), exact, honest), measured()).ok
+
+
+def test_a_reference_that_is_inexact_everywhere_allows_as_much_as_ever():
+    exact = noise(64, 512)
+    honest = (exact * (1 + 1e-3 * noise(64, 512, seed=4))).float()
+    assert compare("output", Sides((exact * (1 + 2e-3 * noise(64, 512, seed=5))).float(), exact, honest), measured()).ok
+
+
+def test_an_inexact_reference_with_one_flip_allows_no_larger_errors_to_all():
+    exact = noise(64, 512)
+    honest = flipped((exact * (1 + 1e-3 * noise(64, 512, seed=4))).float(), 7)
+    actual = (exact + 0.1 * noise(64, 512, seed=5)).float()
+    assert not compare("output", Sides(actual, exact, honest), measured()).ok
 
 
 @pytest.mark.parametrize(("part", "ok"), [(0.9, True), (1.1, False)])
@@ -287,6 +322,23 @@ def test_the_honest_value_counts_where_the_exact_value_is_not_finite(value):
     wrong = honest.clone()
     wrong[2, 3] += 1
     assert compare("output", sides(wrong, exact, honest), measured()).first_mismatch.index == [2, 3]
+
+
+def test_kernelbench_rule_is_allclose_with_its_two_tolerances():
+    rule = bounds(ToleranceRule.KERNELBENCH, problem(), torch.float32)
+    honest = noise(50, 50).float()
+    for scale in (0.9, 1.1):
+        actual = honest + scale * (1e-4 + 1e-4 * honest.abs())
+        check = compare("output", Sides(actual, honest.double(), honest), rule)
+        assert check.ok is torch.allclose(actual.double(), honest.double(), rtol=1e-4, atol=1e-4)
+        assert check.ok is (scale < 1)
+
+
+def test_a_problem_may_set_its_own_numbers():
+    exact = noise(8, 100)
+    actual = (exact * (1 + 1e-3)).float()
+    assert not compare("output", sides(actual, exact), measured()).ok
+    assert compare("output", sides(actual, exact), measured(floor=1e-2)).ok
 
 
 def test_complex_values_are_compared_by_their_parts():
