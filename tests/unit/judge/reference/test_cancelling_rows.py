@@ -109,6 +109,16 @@ def test_zeros_stay_and_nothing_is_kept_where_only_time_counts():
     assert (inputs.args[0][3, 1::2] != before[3, 1::2]).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("concentrated", [False, True])
+def test_other_formats_keep_their_dtype(dtype, concentrated):
+    inputs = Arguments([torch.rand(64, 64).to(dtype)], {})
+    before = inputs.args[0].clone()
+    write_rows([Rows(ROWS, 64, [5], concentrated)], inputs, 3, keep=True)
+    assert inputs.args[0].dtype is dtype
+    assert (inputs.args[0] != before).any(1).nonzero().flatten().tolist() == [5]
+
+
 def test_a_concentrated_row_keeps_a_few_elements_and_the_rest_a_4096th():
     inputs = given((16, 4096))
     before = inputs.args[0].clone()
@@ -129,6 +139,13 @@ def test_the_rest_of_a_concentrated_row_adds_up_to_one_element_at_most(elements)
     write_rows([Rows(ROWS, 2, [1], concentrated=True)], inputs, 3, keep=True)
     row = inputs.args[0][1].double()
     assert 0 < row[row < 1].sum() <= 1
+
+
+def test_the_size_of_a_concentrated_row_is_that_of_a_few_elements():
+    inputs = given((8, 4096))
+    write_rows([Rows(ROWS, 8, list(range(8)), concentrated=True)], inputs, 3, keep=True)
+    squares = inputs.args[0].double().square()
+    assert (squares.topk(16, 1).values.sum(1) > 0.999 * squares.sum(1)).sum() >= 7
 
 
 def test_concentrated_rows_of_fp8_and_of_a_rehearsal_stay_as_they_are():

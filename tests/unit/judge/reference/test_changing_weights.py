@@ -12,6 +12,8 @@ from evaluator.judge.reference.changing_weights import NO_SITES, ChangingWeights
 from evaluator.judge.reference.derived_seeds import derived
 from evaluator.protocol.frames import TensorView
 from evaluator.records import WeightsGraded, WeightsRule
+from evaluator.runner.correspondence import Counterpart
+from evaluator.runner.parameters import ChangingParameters
 
 LEAST = 0.04
 """A part of its size that every kind of parameter changes by: far beyond any tolerance."""
@@ -135,7 +137,7 @@ def test_a_wider_model_has_the_same_numbers_and_storage_stays(model):
 PERIOD = 101
 
 
-@pytest.mark.parametrize("shape", [(PERIOD,), (102,), (43, 59)])
+@pytest.mark.parametrize("shape", [(100,), (PERIOD,), (102,), (2, PERIOD), (43, 59)])
 @pytest.mark.parametrize("kind", ["mixed", "positive", "zeros", "half", "complex", "transposed"])
 def test_a_large_parameter_repeats_the_factors_of_a_period(kind, shape, monkeypatch):
     """Held against the long way: random values, in a circle, for each of the elements."""
@@ -150,7 +152,7 @@ def test_a_large_parameter_repeats_the_factors_of_a_period(kind, shape, monkeypa
     }[kind]
     made = nn.ParameterDict({"w": nn.Parameter(first.clone(memory_format=torch.preserve_format))})
     weights = ChangingWeights(made)
-    for call in range(6):
+    for call in range(20):
         weights.put(call, [made])
         seed = derived(call, b"weight 0")
         size = 1 + (1 if seed & 1 else -1) * (0.15 + (0.25 - 0.15) * (seed >> 8 & 0xFFFF) / 0xFFFF)
@@ -247,6 +249,29 @@ def test_a_record_says_what_was_graded_and_what_was_asked_for():
     assert record(asked, some, Sites({}, "unlike")).reason == "unlike"
     changing = record(asked, some, Sites({"weight": None, "bias": torch.zeros(2)}, None))
     assert (changing.graded, changing.changed, changing.copied) == (WeightsGraded.CHANGING, 2, 1)
+
+
+def test_a_write_is_counted_for_whoever_keeps_what_follows_from_weights():
+    layer = nn.Linear(3, 3)
+    counterparts = {name: Counterpart(name, tensor, True) for name, tensor in layer.state_dict().items()}
+    weights = ChangingParameters(layer, counterparts)
+    packed = layer.weight.detach().t()
+    versions = layer.weight._version, layer.bias._version, packed._version
+    weights.follow({"bias": torch.ones(3)})
+    assert torch.equal(layer.bias.detach(), torch.ones(3))
+    assert layer.weight._version > versions[0]
+    assert layer.bias._version > versions[1]
+    assert packed._version > versions[2]
+
+
+def test_weights_without_a_count_are_followed_too():
+    with torch.inference_mode():
+        kept = torch.randn(3)
+    layer = nn.Linear(3, 3)
+    given = {"w": Counterpart("w", kept, True), "weight": Counterpart("weight", layer.weight.detach(), True)}
+    ChangingParameters(layer, given).follow({"weight": torch.ones(3, 3)})
+    assert kept.is_inference()
+    assert torch.equal(layer.weight, torch.ones(3, 3))
 
 
 def test_weights_for_the_runner_to_copy_have_its_order_of_dimensions_and_no_gaps():

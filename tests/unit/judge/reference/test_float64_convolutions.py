@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from evaluator.judge.answer.known_forms import traced
 from evaluator.judge.reference import float64_convolutions
 from evaluator.judge.reference.float64_convolutions import (
     TransposedConvolutions,
@@ -161,6 +162,16 @@ def test_a_reference_computes_so_in_float64_alone(computed):
     assert len(computed) == 1
     reference.altered(inputs, 0, None, contextlib.nullcontext(), in_float64=True)
     assert len(computed) == 2
+
+
+def test_searches_for_a_cause_see_the_convolution(computed):
+    reference = Reference(problem(**REFERENCE), SizeName.FULL, weight_seed=1)
+    inputs = reference.draw(1)
+    trace = traced(lambda context: reference.altered(inputs, 0, None, context(), in_float64=True))
+    assert len(computed) == 1
+    assert torch.ops.aten.convolution.default in trace.operations
+    assert trace.cost.operations < 5
+    assert trace.cost.flop == 2 * computed[0].shape[0] * 2 * 3 * 4 * 7
 
 
 def test_casts_to_narrow_numbers_give_float64_of_whole_numbers_too():

@@ -40,7 +40,7 @@ def test_a_profile_changes_values_and_nothing_else(profile, dtype):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("given", [(96, 64), (3, 5, 7), (513,)], ids=str)
+@pytest.mark.parametrize("given", [(64, 96), (96, 64), (3, 5, 7), (513,)], ids=str)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_large_tensor_is_changed_in_place_piece_by_piece(monkeypatch, profile, given, transposed):
     monkeypatch.setattr(profiles_module, "_PIECE_ELEMENTS", 100)
@@ -224,6 +224,14 @@ def test_symmetric_and_sorted_tensors_have_no_rows_to_change(profile):
     half = positive(32, 32)
     for given in (half + half.T, half.sort(-1).values):
         assert torch.equal(drawn(profile, given), given)
+
+
+@pytest.mark.parametrize("profile", [Profile.RELATED, Profile.ZERO_ROWS])
+def test_rows_of_a_large_tensor_are_those_of_a_small_one(monkeypatch, profile):
+    """No random number depends on the pieces."""
+    whole = drawn(profile, [positive(12, 50), positive(12, 50).flip(1)])
+    monkeypatch.setattr(profiles_module, "_PIECE_ELEMENTS", 100)
+    assert all(map(torch.equal, drawn(profile, [positive(12, 50), positive(12, 50).flip(1)]), whole))
 
 
 def test_structures_keep_their_form_and_arguments_their_own_draw():

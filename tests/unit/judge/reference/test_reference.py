@@ -10,7 +10,7 @@ from evaluator.judge.reference import reference as reference_module
 from evaluator.judge.reference.agreement import forward_parameters
 from evaluator.judge.reference.reference import Reference
 from evaluator.judge.setup import problem_setup
-from evaluator.judge.setup.memory_plan import judge_bytes, plan
+from evaluator.judge.setup.memory_plan import MemoryPlan, judge_bytes, plan
 from evaluator.judge.setup.problem_setup import try_one_call
 from evaluator.judge.tensors.call_arguments import Arguments
 from evaluator.protocol.pytree import leaves
@@ -351,6 +351,12 @@ def test_forward_parameters_are_paired_with_the_values():
     assert [name for name, _ in forward_parameters(reference.model, arguments)] == ["x", "other", "2", "k"]
 
 
+def test_a_forward_without_code_of_its_own_is_no_obstacle():
+    text = TEXT + "\nimport functools\nModel.forward = functools.partialmethod(Model.forward)\n"
+    _, wanted = expected(made(text=text))
+    assert wanted.in_float64
+
+
 @pytest.mark.parametrize(
     ("forward", "borrowed"),
     [
@@ -383,6 +389,12 @@ def test_what_the_problem_raises_names_its_file_and_line(changes, doing, text):
     line = line_of(problem(**changes), text)
     assert caught.value.message.startswith(f"/problems/p/reference.py, line {line}: {doing} failed: ")
     assert "not in the submission" in caught.value.hint
+
+
+def test_what_expected_raises_names_its_line_too():
+    reference = made(forward="raise ValueError('boom')")
+    with pytest.raises(ProblemError, match="line 13: forward failed: ValueError: boom"):
+        reference.expected(reference.draw(1), 1, None)
 
 
 def test_an_error_of_the_test_runner_is_not_the_problems():
@@ -425,12 +437,24 @@ def test_a_problem_is_planned_once_and_its_code_not_run_again(tmp_path, monkeypa
     assert told.read_text() == "drawn "
 
 
+def test_what_is_computed_whole_takes_more_of_a_gpu_than_what_is_computed_in_blocks():
+    sizes = MemoryPlan(input_bytes=100, output_bytes=10, state_bytes=1)
+    least = 2 * 100 + 3 * 10 + 6 * 1
+    assert sizes.gpu_bytes(backward=False, in_blocks=True) == least + (3 << 30)
+    assert sizes.gpu_bytes(backward=False, in_blocks=False) == least + 2 * 100 + 3 * 10 + (3 << 30)
+
+
 def test_planning_prints_nothing_and_ends_nothing(capsys):
     sizes = plan(problem("print('in forward'); return self.linear(x)"), SizeName.FULL)
     assert (sizes.input_bytes, sizes.output_bytes, sizes.state_bytes) == (128, 128, 80)
     assert plan(problem(inputs="raise SystemExit(0)"), SizeName.FULL) is None
     assert plan(problem("return x[x > 0]"), SizeName.FULL) is None
     assert capsys.readouterr().out == ""
+
+
+def one_call(**changes):
+    """Try a problem's one call, without the processes of a grade."""
+    return try_one_call(made(**changes), on_gpu=False)
 
 
 @pytest.fixture
@@ -563,19 +587,26 @@ def test_float64_that_leaves_no_room_for_a_runner_is_left_out(free_bytes, in_flo
     assert found == (taken if in_float64 else taken._replace(judge_bytes=2 * GIB))
 
 
+def test_a_call_is_measured():
+    sizes, reference_s = one_call()
+    assert sizes.output_bytes >= 8 * 4 * 4
+    assert sizes.input_bytes >= sizes.output_bytes + (8 * 4 + 4 * 4 + 4) * 4
+    assert reference_s > 0
+
+
 @pytest.mark.parametrize(
     "forward",
     ["return x[:0]", "return x, x[:, :0]", "return torch.empty(0)", "return None", "return 3", "return []"],
 )
 def test_an_output_with_nothing_to_compare_is_refused(forward):
     with pytest.raises(ProblemError, match=r"output.* has shape .*, with no element to compare|returns no tensor"):
-        try_one_call(made(forward), on_gpu=False)
+        one_call(forward=forward)
 
 
 def test_gaps_in_inputs_and_keywords_of_the_constructor_need_room():
-    gaps, _ = try_one_call(made(inputs="return [torch.rand(8, 400)[:, ::100]]"), on_gpu=False)
+    gaps, _ = one_call(inputs="return [torch.rand(8, 400)[:, ::100]]")
     assert gaps.input_bytes >= (7 * 400 + 301) * 4
-    keywords, _ = try_one_call(made(init="return {'table': torch.zeros(10_000)}"), on_gpu=False)
+    keywords, _ = one_call(init="return {'table': torch.zeros(10_000)}")
     assert keywords.input_bytes >= 40_000
 
 

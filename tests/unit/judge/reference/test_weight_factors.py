@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from evaluator.judge.reference import changing_weights, weight_factors
 from evaluator.judge.reference.changing_weights import ChangingWeights
@@ -118,6 +119,47 @@ def test_a_group_has_one_dtype_and_one_kind_and_a_limited_size(monkeypatch):
     assert [group.names for group in groups] == [["a", "b"], ["c", "d"]]
     assert all(group.first.numel() <= 100 for group in groups)
     assert groups_of(parameters, changes, 39) == []  # alone: one parameter with fewer elements than the period
+
+
+class Lookups(dict):
+    """Counts the lookups of keys."""
+
+    count = 0
+
+    def __getitem__(self, key):
+        self.count += 1
+        return super().__getitem__(key)
+
+
+def test_groups_of_many_parameters_take_no_quadratic_time():
+    parameters = Lookups({str(number): torch.ones(1) for number in range(500)})
+    (group,) = groups_of(parameters, dict.fromkeys(parameters, ChangeKind.KEEPS_SIGNS), PERIOD)
+    assert len(group.names) == 500
+    assert parameters.count <= 1000
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operations of PyTorch, views aside."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.operations += not operation.is_view
+        return operation(*args, **(kwargs or {}))
+
+
+def test_the_number_of_operations_does_not_grow_with_the_number_of_small_parameters():
+    counts = []
+    for number in (2, 200):
+        model = nn.ParameterList([nn.Parameter(torch.linspace(-1, 1, 8)) for _ in range(number)])  # of one kind
+        weights = ChangingWeights(model)
+        weights.put(1, [model])
+        with Counting() as counting:
+            weights.put(2, [model])
+        counts.append(counting.operations)
+    assert counts[0] == counts[1] > 0
 
 
 def test_the_host_copies_no_numbers_to_the_device(monkeypatch):
