@@ -1,5 +1,8 @@
 """Grades without a GPU: answers of language models, and the line of a fault."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from evaluator.findings import Code
@@ -9,6 +12,7 @@ from tests.grading.harness import TOP, module
 pytestmark = pytest.mark.slow
 
 ANSWERS = TOP / "tests" / "data" / "answers"
+SEEDS = os.environ.get("WARPGRADE_SEEDS")
 EMULATED = ("--device", "emulated", "--size", "small")
 TIMEOUT_S = 60.0
 
@@ -45,6 +49,28 @@ def test_a_fault_names_the_line_of_the_access(emulated):
     assert f"(line {line})" in card.reason.message
     assert "past the end of a tensor of 1048576 bytes" in card.reason.message
     assert card.submission.source.splitlines()[line - 1].strip() == "float4 v = in[place];"
+
+
+@pytest.mark.skipif(SEEDS is None, reason="WARPGRADE_SEEDS names no folder of real answers")
+@pytest.mark.parametrize(
+    ("number", "problem", "status", "code"),
+    [
+        ("000", "relu", Status.CORRECT, None),
+        ("000", "relu_backward", Status.WRONG_RESULT, Code.NO_GRADIENT),
+        ("001", "relu_backward", Status.CORRECT, None),
+        ("002", "relu", Status.RUNTIME_ERROR, Code.ILLEGAL_ACCESS),
+        ("003", "relu", Status.BUILD_ERROR, Code.BINDING),
+        ("004", "linear_relu_divide", Status.CORRECT, None),
+    ],
+)
+def test_real_answers_have_their_verdicts(emulated, number, problem, status, code):
+    (answer,) = Path(SEEDS).glob(f"{number}_*.txt")
+    card = emulated(answer, problem).assert_verdict(status, code)
+    if number == "002":
+        line = card.submission.source.splitlines()[card.reason.line - 1]
+        assert line.strip() == "float4 val = ((float4*)in)[offset];"
+    if number == "003":
+        assert "torch::Tensor vectorized_relu_cuda(torch::Tensor input);" in card.reason.next_step
 
 
 def test_files_that_a_submission_opens_do_not_cost_the_line(grader, tmp_path):
