@@ -317,4 +317,5 @@ def _staged(request: GradeRequest, source: str, stopwatch: Stopwatch, context_po
         _log.error("%s", printable(traceback.format_exc()))
         message = printable(f"{type(error).__name__}: {error}")
         reason = finding(Code.OWN_FAULT, message[:_FAULT_CHARACTERS])
+    stopwatch.deadline.check()  # At the deadline all processes are killed, and any step may take that for a failure.
     return Outcome().failed(Status.INFRA_ERROR, reason), seeds

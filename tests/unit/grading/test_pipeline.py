@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluator.catalog import find_problem
+from evaluator.deadline import Deadline
 from evaluator.errors import JudgeFailed, OutlivesKill, ProblemError, UsageError
 from evaluator.files.card_files import card_bytes
 from evaluator.findings import ENTRIES, Code, finding
@@ -124,6 +125,13 @@ def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, capl
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, code.value)
     assert (capsys.readouterr().err, caplog.records) == ("", [])
     assert card.reason.next_step == step
+
+
+def test_a_failure_after_the_deadline_is_the_deadlines(grade, monkeypatch):
+    """All processes are killed then, which a step may take for a failure of its own."""
+    monkeypatch.setattr(pipeline, "Deadline", lambda limit_s: Deadline(limit_s, spent_s=1e9))
+    card = grade(JudgeFailed("the init process of a runner ended: Broken pipe"))
+    assert (card.status, card.reason.code) == (Status.INFRA_ERROR, Code.DEADLINE.value)
 
 
 def test_processes_that_outlive_their_kill_are_the_submissions_doing(grade):
