@@ -1,6 +1,6 @@
 # make demo   a virtual environment, the installation, and one grade
 # make check  the linters, the type checker, doctests and quick tests that start no process: two minutes on two cores
-# make test   the linters, the type checker and the tests that need no GPU: 13 to 37 minutes on two cores
+# make test   the linters, the type checker and the tests that need no GPU: 10 to 25 minutes on two cores
 # make long   tests that take 20 s or more, and every mutation of the judge against its cheats: 6 to 11 minutes
 # make triton the tests of Triton in its interpreter: 2 minutes; installs Triton, a download of up to 290 MB
 # make adapters  the tests against packages of others: frameworks, mcp, pyarrow, Ray, linters; a download of 500 MB
