@@ -108,7 +108,7 @@ def listening(folder: int) -> Iterator[socket.socket]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(SOCKET, dir_fd=folder)
             listener.bind(_path(folder))
-            Path(_path(folder)).chmod(_OWNER_ONLY)  # Nobody else enters the folder meanwhile.
+            Path(_path(folder)).chmod(_OWNER_ONLY)  # Before: the folder is closed to other users.
             listener.listen(_WAITING_CLIENTS)
         except OSError as error:
             hint = "set XDG_RUNTIME_DIR to a folder on a local disk"

@@ -1,4 +1,4 @@
-"""What a submission finds of the machine, and what a card says of the sandbox; attacks are rows of `tests/zoo`."""
+"""Files and processes within a submission's reach, and the card's sandbox; attacks are rows of `tests/zoo`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tables of formats and of hidden ranges in a problem.toml: what is refused with a hint."""
+"""Tables of formats and of hidden ranges in a problem.toml, and the hints of refusals."""
 
 import pytest
 

@@ -127,10 +127,19 @@ def test_what_this_machine_lacks_is_told_without_a_traceback(grade, capsys, capl
     assert card.reason.next_step == step
 
 
-def test_a_failure_after_the_deadline_is_the_deadlines(grade, monkeypatch):
-    """All processes are killed then, which a step may take for a failure of its own."""
-    monkeypatch.setattr(pipeline, "Deadline", lambda limit_s: Deadline(limit_s, spent_s=1e9))
-    card = grade(JudgeFailed("the init process of a runner ended: Broken pipe"))
+def test_a_failure_after_the_deadline_is_the_deadlines(monkeypatch):
+    """At the deadline all processes are killed, and a step that starts a runner fails."""
+    from evaluator.judge import verdict
+
+    now_s = [0.0]
+
+    def judge(context, timer, stopwatch):
+        now_s[0] = 1e9
+        raise JudgeFailed("the init process of a runner ended: Broken pipe")
+
+    monkeypatch.setattr(pipeline, "Deadline", lambda limit_s: Deadline(limit_s, clock=lambda: now_s[0]))
+    monkeypatch.setattr(verdict, "judge", judge)
+    card = pipeline.grade(REQUEST, Silent(), Pool())
     assert (card.status, card.reason.code) == (Status.INFRA_ERROR, Code.DEADLINE.value)
 
 

@@ -97,7 +97,7 @@ class Grade:
         """Have a bench that may be looked at closely only when its runner has ended, and what `look` gives then."""
 
         def closely():
-            assert not self.alive, "what a runner holds of a GPU would decide"
+            assert not self.alive, "GPU memory of a living runner would decide"
             return look()
 
         self.trial_runner.look_closely = closely

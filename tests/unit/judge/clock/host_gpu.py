@@ -1,4 +1,4 @@
-"""A GPU on the host for the sealed clock: what is queued happens at once and in order, and computes nothing."""
+"""A GPU on the host for the sealed clock: queued kernels and events end at once, in order, without a computation."""
 
 import contextlib
 import ctypes

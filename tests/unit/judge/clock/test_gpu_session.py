@@ -80,7 +80,7 @@ def machine(gpu, monkeypatch):
 
 
 class Gate:
-    """Holds up whoever comes through, until it is opened."""
+    """A lock that stops each thread until the test opens the gate."""
 
     def __init__(self):
         self._reached, self._open = threading.Event(), threading.Event()

@@ -76,10 +76,14 @@ def graded(pool, of=None, source="one"):
         return context
 
 
-def test_a_pool_without_a_context_starts_nothing(pool):
+def test_a_pool_without_a_context_starts_nothing(pool, monkeypatch):
+    contexts = []
+    monkeypatch.setattr(grade_context, "GradeContext", lambda *_, **__: contexts.append(1))
+    monkeypatch.setattr(gpu_session_module, "GpuSession", lambda *_, **__: contexts.append(1))
     pool.refill()
     with pool:
-        pass
+        pool.refill()
+    assert contexts == []
 
 
 def test_submissions_of_a_problem_share_a_context_that_starts_its_processes_between_them(pool):

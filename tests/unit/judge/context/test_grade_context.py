@@ -1,4 +1,4 @@
-"""What a grade's context starts, sets up and ends, and in which order. Without processes and without a GPU."""
+"""Order of the runners, regions and leases that a grade's context makes and ends, without processes or a GPU."""
 
 import contextlib
 from types import SimpleNamespace

@@ -107,13 +107,13 @@ MM = {"flop": 10**9, "moved_bytes": 10**7}
         (cuda(profile=(None, 0.0)), UNKNOWN, 0, 1),
         (cuda(kernels=STRIPPED, profile=(0.0, 1.0)), PROFILE, 0, 1),
         (cuda(source="import triton", profile=(0.5, 1.0)), PROFILE, 0.5, 1),
-        # A submission can die of what is left out; that is worth no more than what it can prove.
+        # The submission dies without the omitted kernels: no more evidence than a forged count.
         (emulated(1, without=(UNTOLD,)), LAUNCHES, 0, 1),
         (emulated(1, 3, without=(UNTOLD,)), LAUNCHES, 0, 0.25),
         (emulated(1, without=(WRONG, UNTOLD)), LAUNCHES, 0, 1),
         (cpu(0, 0, 1, without=(UNTOLD,)), CALLS, 0, 1),
         (cpu(0, 1, without=(UNTOLD,)), CALLS, 0, 0),
-        # What a library imports makes its functions mixed, unless the answer is right without the operations.
+        # Imported symbols make a library's functions mixed, unless the answer is right without PyTorch's operations.
         (cpu(0, 0, 1, imports=CALLS_RELU), CALLS, 0, 1),
         (cpu(0, 0, 1, imports=CALLS_RELU, without=NEEDED), CALLS, 1, 1),
         (cpu(0, 0, 1, imports=CALLS_EMPTY), CALLS, 1, 1),

@@ -16,7 +16,7 @@ REQUEST = BuildRequest(name="mine", cpp_sources=["int f();"])
 
 
 class Builder:
-    """Refuses or builds what it is asked for, and takes `each_s` of its own clock; the build says it took `wall_s`."""
+    """A builder that takes `each_s` of a fake clock for each request, and reports `wall_s` for the build."""
 
     def __init__(self, each_s=0.0, wall_s=0.0, library=None, log="", diagnostics=()):
         self.each_s, self.wall_s, self.library, self.log = each_s, wall_s, library, log
