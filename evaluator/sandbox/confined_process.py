@@ -213,7 +213,8 @@ class ConfinedProcess:
                 self._kill()
             self._let_go()  # A repeated call finishes an interrupted call.
             self._when_dead(self)
-            return self._exit or _KILLED_BY_JUDGE
+            self._exit = self._exit or _KILLED_BY_JUDGE
+            return self._exit
 
     def condemn(self) -> None:
         """Begin to kill every process of the runner, without waiting: see `kill`."""

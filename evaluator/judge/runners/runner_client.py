@@ -76,17 +76,21 @@ class RunnerClient:
         self.child.kill()
         self._channel.close()
 
-    def leave(self) -> None:
-        """Let the runner flush its output and exit, without waiting. A runner with an unanswered request stays."""
+    def leave(self) -> bool:
+        """Let the runner flush its output and exit, without waiting. Return whether it will.
+
+        A runner with an unanswered request stays. The socket of a dead runner is closed.
+        """
         with contextlib.suppress(JudgeFailed, OSError):  # The processes may be gone already.
             if not self._owes and self.child.poll_exit() is None:
                 self.child.socket.shutdown(socket.SHUT_WR)
                 self.let_go()
+                return True
+        return False
 
     def farewell(self) -> None:
         """Let the runner flush the output, and wait. A runner with an unanswered request stays."""
-        self.leave()
-        if not self._owes:
+        if self.leave():
             with contextlib.suppress(OSError):
                 self._channel.readable(_FAREWELL_S)  # The runner ends the connection.
 

@@ -88,6 +88,16 @@ def test_a_farewell_waits_for_the_runners_output_and_not_for_its_exit(monkeypatc
     runner.kill()
 
 
+def test_a_farewell_to_a_killed_runner_waits_for_nothing():
+    """The clock of a GPU kills a runner whose call failed."""
+    runner = Runner()
+    talk = RunnerClient(runner, None)
+    runner.kill()
+    runner.socket.close()
+    runner.poll_exit = lambda: ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=False, by_judge=True)
+    talk.farewell()
+
+
 def test_the_judge_works_while_a_runner_loads():
     runner, done = Runner(), []
 
