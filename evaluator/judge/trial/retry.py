@@ -65,7 +65,7 @@ def retried(
             break
     if time.monotonic() > ends_s:
         return wrong.fault, None
-    return _with_cause(trial_runner, wrong, wrong.fault, index, seed, schedules, timeout_s)
+    return _with_cause(trial_runner, wrong, wrong.fault, index, seed, schedules, timeout_s, ends_s)
 
 
 def _with_cause(
@@ -76,13 +76,17 @@ def _with_cause(
     seed: int,
     schedules: Iterator[Schedule | None],
     timeout_s: float,
+    ends_s: float,
 ) -> tuple[Fault, Check | None]:
-    """Return the fault of an answer that is wrong each time, with a cause in the weights, and the deciding check."""
-    cause = _weights_fault(trial_runner, wrong, index, seed, schedules, timeout_s)
+    """Return the fault of an answer that is wrong each time, with a cause in the weights, and the deciding check.
+
+    No part of the search begins after `ends_s`.
+    """
+    cause = _weights_fault(trial_runner, wrong, index, seed, schedules, timeout_s, ends_s)
     code = fault.finding.code
     if cause is not None and (cause.finding.code == Code.STALE_WEIGHTS or code == Code.WRONG_VALUES):
         return cause, None
-    if code == Code.WRONG_ON_OTHER_VALUES:
+    if code == Code.WRONG_ON_OTHER_VALUES and time.monotonic() <= ends_s:
         fresh = trial_runner.own_values_seed()
         own_trial = trial_runner.run(
             index, fresh, schedule=next(schedules), timeout_s=timeout_s, own_values=True, second_opinion=True
@@ -90,7 +94,9 @@ def _with_cause(
         if own_trial.fault is not None and has_trait(own_trial.fault.finding, Trait.WRONG_VALUES):
             # Wrong for the problem's own values too, after a correct call. Other values may hide the weights: after
             # constant rows, a batch norm leaves nothing of a linear layer's weights but signs.
-            own_fault = _weights_fault(trial_runner, own_trial, index, fresh, schedules, timeout_s, own_values=True)
+            own_fault = _weights_fault(
+                trial_runner, own_trial, index, fresh, schedules, timeout_s, ends_s, own_values=True
+            )
             return own_fault or own_trial.fault, own_trial.check
     return cause or fault, None
 
@@ -124,10 +130,11 @@ def _weights_fault(
     seed: int,
     schedules: Iterator[Schedule | None],
     timeout_s: float,
+    ends_s: float,
     *,
     own_values: bool = False,
 ) -> Fault | None:
-    """Return the fault with a cause from answers with earlier weights; None without a cause.
+    """Return the fault with a cause from answers with earlier weights, until `ends_s`; None without a cause.
 
     Earlier weights with a correct answer, if the weights explain the error, are a separate finding. Equal answers for
     different weights, and a correct answer for the constructed weights, extend the message.
@@ -142,6 +149,8 @@ def _weights_fault(
         )
 
     for weights in trial_runner.earlier_weights:
+        if time.monotonic() > ends_s:
+            break
         if (trial := run(weights)) is None:
             continue
         if trial.is_right and is_stale(wrong.check.tensors, trial.with_earlier, trial.with_current):

@@ -35,10 +35,10 @@ class Runner:
     `earlier` are its answers with earlier weights, the constructed ones or those of `seed`.
     """
 
-    def __init__(self, wrong, own=None, earlier=(), seed=None, takes=lambda: None):
+    def __init__(self, wrong, own=None, earlier=(), seed=None, takes=lambda: None, weights=1):
         self._answers = {OTHER_SEED: wrong, OWN_SEED: own or wrong}
         self._earlier, self._takes = list(earlier), takes
-        self.earlier_weights = [SimpleNamespace(seed=seed)] if earlier else []
+        self.earlier_weights = [SimpleNamespace(seed=seed)] * (weights if earlier else 0)
 
     def run(self, index, seed, **_):
         self._takes()
@@ -70,9 +70,9 @@ def test_wrong_for_other_values_alone_is_told_from_wrong_for_all(with_own_values
     assert fault.finding.code == reported.value
 
 
-@pytest.mark.parametrize(("call_s", "calls"), [(0.1, 4), (0.6, 4), (0.9, 3), (1.5, 2), (30.0, 1)])
+@pytest.mark.parametrize(("call_s", "calls"), [(0.1, 5), (0.45, 5), (0.6, 4), (0.9, 3), (1.5, 2), (30.0, 1)])
 def test_no_cause_is_looked_for_after_the_time_for_it(monkeypatch, call_s, calls):
-    """Three repetitions are the race's, and the fourth call has earlier weights."""
+    """Three repetitions are the race's, and the fourth and fifth call have earlier weights."""
     asked = itertools.count()
     clock = [0.0]
 
@@ -82,7 +82,7 @@ def test_no_cause_is_looked_for_after_the_time_for_it(monkeypatch, call_s, calls
 
     monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     wrong = trial(Code.WRONG_VALUES)
-    runner = Runner(wrong, earlier=[None], takes=takes)
+    runner = Runner(wrong, earlier=[None, None], takes=takes, weights=2)
     assert runner.fault(search_s=2.0) == wrong.fault
     assert next(asked) == calls
 
