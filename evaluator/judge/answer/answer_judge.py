@@ -160,7 +160,7 @@ class AnswerJudge:
             self._limits.few_at_steps(plan, checks) or _first_wrong(checks) or self._refusal(plan, wanted, snapshots)
         )
         if problem is None and samples:
-            checks = self.evidence.measured(plan, checks, snapshots, in_float64=in_float64)
+            self.evidence.look(plan, checks, snapshots, in_float64=in_float64)
             problem = self._fault_in_half()
         if problem is not None and self.precomputed_output is not None:
             problem = self.precomputed_output.unwritten(pairs) or problem

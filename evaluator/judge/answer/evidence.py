@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,13 +18,24 @@ from evaluator.judge.setup.distribution_mix import DistributionMix
 from evaluator.judge.setup.seed_book import fresh_seed
 from evaluator.judge.setup.wrong_answers import PROOF, means_distance, power_of
 from evaluator.judge.tensors.output_views import OutputViews
-from evaluator.records import CheckRule, Profile, TensorCheck
+from evaluator.records import Check, CheckRule, Profile, TensorCheck
 
 OWN_CHECK = "check(inputs, outputs)"
 """Stands for all outputs where the problem's own check decides."""
 
 _ENOUGH_PROOFS = 2
 """Calls with power that prove an output: one may have been answered by chance."""
+
+
+class _Seen(NamedTuple):
+    """What a call shows of an output while its values are in memory: the distance of answers made of means, the limit.
+
+    `has_bits`: the output has the bits of the reference's, where these are a proof.
+    """
+
+    distance: float
+    limit: Limit
+    has_bits: bool
 
 
 class Evidence:
@@ -46,6 +58,7 @@ class Evidence:
         self._distribution_mix = distribution_mix
         self._counts = counts
         self._means: dict[str, float] = {}
+        self._seen: dict[str, _Seen] = {}
         self._rounding: dict[Profile, set[str]] = {}
         self._proofs: Counter[str] = Counter()
         self._other_bits: set[str] = set()
@@ -56,36 +69,48 @@ class Evidence:
         if isinstance(usual, Bounds) and isinstance(limit, Bounds):
             self._means[path] = means_distance(sides.exact, usual._replace(fill=limit.fill))
 
-    def measured(
+    def look(
         self, plan: CallPlan, checks: list[TensorCheck], snapshots: list[OutputViews], *, in_float64: bool
-    ) -> list[TensorCheck]:
-        """Return right comparisons with the power: the distance of a wrong answer from the tolerance.
+    ) -> None:
+        """Look at a call with right comparisons, for `measured`.
 
         The problem's own check, where it decides instead, proves an answer if it refuses surely wrong ones.
         """
+        self._seen = {}
         if self._counts and self._reference.problem.check is CheckRule.INSTEAD:
             self._note_check(plan)
-            return checks
-        if not any(self._needs_power(check.path) for check in checks):
-            return checks
-        rounding = set() if in_float64 else self._results_of_rounding(plan)
-        views = {view.path: view for view in snapshots}
-        measured = []
-        for check in checks:
-            if not self._needs_power(check.path):
-                measured.append(check)
-                continue
-            view = views[check.path]
-            limit = limit_of(self._reference.problem, check.path, view.tensor)
-            distance = 0.0 if check.path in rounding else self._means.get(check.path, math.inf)
-            known = self._distribution_mix.distance(plan.profile, check.path) if distance else None
-            distance = distance if known is None else min(distance, known)
-            power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance
-            is_new = check.power is None and math.isfinite(power)
-            measured.append(replace(check, power=power) if is_new else check)
-            has_bits = self.unquoted and follows(plan.honest(), view, self._reference.values)
-            self.note(measured[-1], has_bits_of_reference=has_bits)
-        return measured
+            return
+        paths = {check.path for check in checks if self._needs_power(check.path)}
+        rounding = self._results_of_rounding(plan) if paths and not in_float64 else set()
+        for view in snapshots:
+            if view.path in paths:
+                limit = limit_of(self._reference.problem, view.path, view.tensor)
+                distance = 0.0 if view.path in rounding else self._means.get(view.path, math.inf)
+                has_bits = self.unquoted and follows(plan.honest(), view, self._reference.values)
+                self._seen[view.path] = _Seen(distance, limit, has_bits)
+
+    def measured(self, check: Check) -> Check:
+        """Return the call last looked at, if right, with the powers: distances of wrong answers from the tolerance.
+
+        A distance may need a draw of inputs, so the call's own are no longer in memory.
+        """
+        seen, self._seen = self._seen, {}
+        if not check.ok or not seen:
+            return check
+        tensors = [self._measured(check.profile, tensor, seen.get(tensor.path)) for tensor in check.tensors]
+        return replace(check, tensors=tensors)
+
+    def _measured(self, profile: Profile, check: TensorCheck, seen: _Seen | None) -> TensorCheck:
+        if seen is None:
+            return check
+        distance, limit, has_bits = seen
+        known = self._distribution_mix.distance(profile, check.path) if distance else None
+        distance = distance if known is None else min(distance, known)
+        power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance
+        if check.power is None and math.isfinite(power):
+            check = replace(check, power=power)
+        self.note(check, has_bits_of_reference=has_bits)
+        return check
 
     def _note_check(self, plan: CallPlan) -> None:
         if not self._needs_power(OWN_CHECK):

@@ -155,11 +155,13 @@ class Reference:
         """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.
 
         For measurements and for causes of wrong answers: verdicts rest on the author's `split`, and on its blocks.
+        `settle` has tried these, so that of `outputs` the shapes suffice then.
         """
+        has_blocks = self.is_in_blocks(inputs)
         splits = [self._split] if self._split else row_splits(self.model, inputs, outputs)
         for split in splits:
             blocks = cut(self.model, inputs, split, pieces)
-            if len(blocks) > 1 and self._follow_each_other(blocks, outputs):
+            if len(blocks) > 1 and (has_blocks or self._follow_each_other(blocks, outputs)):
                 self._split, self._pieces = split, pieces
                 return
 
@@ -349,6 +351,10 @@ class Reference:
             for path, leaf in leaves(outputs, "output")
             if isinstance(leaf, torch.Tensor) and leaf.numel() and leaf.untyped_storage().data_ptr() in owned
         )
+
+    def is_in_blocks(self, inputs: Arguments) -> bool:
+        """Return whether calls are computed in several blocks, which reproduced the whole in a first call."""
+        return self.outline is not None and len(self.blocks(inputs)) > 1
 
     def blocks(self, inputs: Arguments) -> list[Arguments]:
         """Return the inputs in blocks by `split`; see `row_blocks.cut`."""

@@ -5,7 +5,8 @@ depend on an arbitrary choice. The answer is a trait of the problem (`problem_tr
 partial products overflow or underflow in the least favourable order: a bound, which never widens a tolerance.
 
 A call is evidence if wrong answers are far beyond the tolerance (`wrong_answers`). Distances of wrong answers are
-measured when a call needs them: of most problems, two calls with the problem's own values are evidence enough.
+measured when a call needs them: of most problems, two calls with the problem's own values are evidence enough. A trial
+has one draw of the inputs in memory at a time, and of a reference computed in blocks no whole output.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from evaluator.judge.reference.reference import Expected, Reference, by_path
 from evaluator.judge.setup.equal_values import changed_by_choice, has_ambiguity
 from evaluator.judge.setup.operation_cost import cost_of
 from evaluator.judge.setup.wrong_answers import PROOF, WrongAnswers, distances_of
-from evaluator.judge.tensors.call_arguments import Arguments, are_equal
+from evaluator.judge.tensors.call_arguments import Arguments, are_equal, cloned
 from evaluator.judge.tensors.number_formats import wide
 from evaluator.judge.tensors.pytree import Value
 from evaluator.protocol.pytree import tensors_of
@@ -230,7 +231,7 @@ def first_rows(reference: Reference) -> Reference:
     tried = copy.copy(reference)
     if not tried.problem.backward:
         inputs = tried.draw(TRIAL_SEED)
-        outputs = tried.forward(inputs, 0)
+        outputs = tried.outline if tried.is_in_blocks(inputs) else tried.forward(inputs, 0)
         elements = max(_elements([inputs.args, inputs.kwargs]), _elements(outputs))
         if (pieces := -(-elements // _TRIED_ELEMENTS)) > 1:
             tried.split_rows(inputs, outputs, pieces)
@@ -253,7 +254,9 @@ def _gradients(reference: Reference, inputs: Arguments) -> list[torch.Tensor] | 
 
 
 def _first_block(reference: Reference, inputs: Arguments) -> Arguments:
-    return inputs if reference.problem.backward else reference.blocks(inputs)[0]
+    """Return a call's first block, as a copy beside which the rest of large inputs can be freed."""
+    blocks = [inputs] if reference.problem.backward else reference.blocks(inputs)
+    return inputs if len(blocks) == 1 else cloned(blocks[0])
 
 
 def newly_nonfinite(expected: Expected, as_given: Expected) -> str | None:

@@ -15,6 +15,8 @@ from evaluator.protocol.pytree import dtype_name, plain
 from evaluator.records import Finding
 
 _SAMPLED = 4096
+_PIECE_ELEMENTS = 1 << 24
+"""Elements summed at once: PyTorch's sum of integers first makes a copy in int64."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -43,9 +45,16 @@ def some_bits(views: Sequence[OutputViews]) -> bytes:
         places = torch.arange(0, count, max(count // _SAMPLED, 1), device=tensor.device)
         bits = tensor.view(_INTEGERS[tensor.element_size()])
         some = bits[unravelled(places, tensor.shape)] if count and tensor.dim() else bits
-        total = str(int(bits.sum(dtype=torch.int64))) if count else ""
+        total = str(_total(bits)) if count else ""
         parts.append(some.cpu().numpy().tobytes() + total.encode())
     return b"".join(parts)
+
+
+def _total(bits: torch.Tensor) -> int:
+    bits = bits if bits.dim() else bits[None]
+    longest = max(range(bits.dim()), key=bits.shape.__getitem__)
+    pieces = torch.split(bits, max(_PIECE_ELEMENTS * bits.shape[longest] // bits.numel(), 1), longest)
+    return int(torch.stack([piece.sum(dtype=torch.int64) for piece in pieces]).sum())
 
 
 def output_views(

@@ -145,6 +145,12 @@ class TrialRunner:
             second_opinion=second_opinion,
             wrong=wrong,
         )
+        del plan, wanted, placed, answer  # Evidence may draw inputs, and memory may hold those of one call, not of two.
+        if verified.check is not None:
+            check = self._answers.evidence.measured(verified.check)
+            if check.ok and check.profile is Profile.AS_GIVEN and not self._is_trusted:
+                self._precision.draw_lots(seed, check)
+            verified = verified._replace(check=check)
         self._calls_s.append(time.monotonic() - started)
         return verified
 
@@ -213,7 +219,7 @@ class TrialRunner:
         second_opinion: bool = False,
         wrong: Trial | None = None,
     ) -> Trial:
-        """Compare the outputs of a call. A correct call with the problem's own values `counts` for its precision."""
+        """Compare the outputs of a call. Only a call that `counts` has samples for the precision check."""
         honest = plan.honest() if quick else None
         wrong_bits = b"" if wrong is None else wrong.some_bits
         judged = self._answers.judge(answer, wanted, plan, placed, honest, samples=counts, wrong_bits=wrong_bits)
@@ -237,8 +243,6 @@ class TrialRunner:
             finding=problem,
             benchmark_ok=benchmark_ok,
         )
-        if problem is None and plan.profile is Profile.AS_GIVEN and counts:
-            self._precision.draw_lots(plan.seed, check)
         fault = None if problem is None else Fault(entry_of(problem).status, problem)
         copied = any(view.copied for view in views(answer.done.outputs))
         some = b"" if problem is None else some_bits(judged.snapshots)

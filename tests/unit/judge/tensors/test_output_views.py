@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from evaluator.devices.memory import HostRegion
 from evaluator.findings import Code
+from evaluator.judge.tensors import output_views as output_views_module
 from evaluator.judge.tensors.output_views import OutputViews, output_views, some_bits
 from evaluator.judge.tensors.pytree import AnswerPair, lay_out
 from evaluator.protocol.frames import DictItems, Items, Opaque, Scalar, TensorView
@@ -87,6 +88,16 @@ def test_one_bit_is_a_difference(value):
     other = value.clone()
     other.view(torch.int32)[-1, 2] ^= 1
     assert bits(value) == bits(value.clone()) != bits(other)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (1, 40), (40, 1), ()])
+def test_a_large_answer_is_summed_in_pieces(monkeypatch, shape):
+    value, sums, add = torch.randn(shape), [], torch.Tensor.sum
+    whole = bits(value)
+    monkeypatch.setattr(output_views_module, "_PIECE_ELEMENTS", 8)
+    monkeypatch.setattr(torch.Tensor, "sum", lambda part, **how: sums.append(part.numel()) or add(part, **how))
+    assert bits(value) == whole
+    assert max(sums) <= 8
 
 
 def test_a_large_answer_has_few_bits_and_no_answer_none():
