@@ -154,14 +154,16 @@ class Reference:
     def split_rows(self, inputs: Arguments, outputs: Value, pieces: int) -> None:
         """Cut inputs into `pieces` along dimension 0, if blocks reproduce the first and last rows.
 
-        For measurements and for causes of wrong answers: verdicts rest on the author's `split`, and on its blocks.
-        `settle` has tried these, so that of `outputs` the shapes suffice then.
+        For measurements and for causes of wrong answers: verdicts rest on the author's `split`, and on its blocks. If
+        calls are computed in blocks, the first and the last of them stand for the whole: of `outputs` the shapes count.
         """
-        has_blocks = self.is_in_blocks(inputs)
+        coarse = self.blocks(inputs) if self.is_in_blocks(inputs) else []
         splits = [self._split] if self._split else row_splits(self.model, inputs, outputs)
         for split in splits:
             blocks = cut(self.model, inputs, split, pieces)
-            if len(blocks) > 1 and (has_blocks or self._follow_each_other(blocks, outputs)):
+            if len(blocks) > 1 and (
+                self._refine(blocks, coarse) if coarse else self._follow_each_other(blocks, outputs)
+            ):
                 self._split, self._pieces = split, pieces
                 return
 
@@ -190,6 +192,15 @@ class Reference:
         except ProblemError:  # Code for the whole input may fail on a part.
             return False
         return begins_and_ends_with(outputs, first, last)
+
+    def _refine(self, blocks: list[Arguments], coarse: list[Arguments]) -> bool:
+        """Return whether the outputs of coarse blocks begin and end with those of smaller blocks."""
+        try:
+            ends = (coarse[0], coarse[-1], blocks[0], blocks[-1])
+            begin, end, first, last = (self.forward(block, 0) for block in ends)
+        except ProblemError:  # as above
+            return False
+        return begins_and_ends_with(begin, first, begin) and begins_and_ends_with(end, end, last)
 
     def twin(self) -> Self:
         """Return a reference with copies of the models: state kept between calls does not reach the original.

@@ -91,7 +91,7 @@ class RunnerClient:
     def farewell(self) -> None:
         """Let the runner flush the output, and wait. A runner with an unanswered request stays."""
         if self.leave():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # Another thread may close the socket.
                 self._channel.readable(_FAREWELL_S)  # The runner ends the connection.
 
     def warm(self, device: DeviceKind) -> None:

@@ -5,8 +5,8 @@ depend on an arbitrary choice. The answer is a trait of the problem (`problem_tr
 partial products overflow or underflow in the least favourable order: a bound, which never widens a tolerance.
 
 A call is evidence if wrong answers are far beyond the tolerance (`wrong_answers`). Distances of wrong answers are
-measured when a call needs them: of most problems, two calls with the problem's own values are evidence enough. A trial
-has one draw of the inputs in memory at a time, and of a reference computed in blocks no whole output.
+measured when a call needs them: of most problems, two calls with the problem's own values are evidence enough. If rows
+are independent, a trial has one draw of the inputs in memory at a time, and of a reference in blocks no whole output.
 """
 
 import contextlib

@@ -162,6 +162,7 @@ def _weights_fault(
             trial.is_right
             and weights.seed is None
             and is_beyond_chance(wrong.check.tensors)
+            and time.monotonic() <= ends_s
             and (again := run(weights)) is not None  # A race may be right once.
             and again.is_right
         ):

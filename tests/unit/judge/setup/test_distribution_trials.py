@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 
+from evaluator.judge.reference import agreement
 from evaluator.judge.reference.dependence import settle_weights
 from evaluator.judge.reference.input_distributions import PROFILES
 from evaluator.judge.reference.reference import Reference
@@ -165,6 +166,25 @@ def test_a_large_problem_is_tried_on_its_first_rows(monkeypatch):
     rows.clear()
     assert trials("x - x.mean(0)", "torch.randn(64, 64)").is_evidence(Profile.AS_GIVEN)
     assert set(rows) == {64}
+
+
+@pytest.mark.parametrize(
+    ("group", "tried_elements", "blocks"),
+    [
+        ("8", 48, 4),  # 16 rows: two groups
+        ("8", 40, 2),  # 13 rows are no groups
+        ("min(8, len(x))", 12, 2),  # 4 rows are another function
+    ],
+)
+def test_smaller_blocks_must_follow_the_blocks_of_calls(monkeypatch, group, tried_elements, blocks):
+    """Eight rows that belong together are whole in the two blocks of a call."""
+    monkeypatch.setattr(agreement, "_BLOCK_BYTES", 64 * 3 * 8 // 2)
+    monkeypatch.setattr(distribution_trials, "_TRIED_ELEMENTS", tried_elements)
+    made = reference(f"x.view(-1, {group}, 3).sum(1)", "torch.randn(64, 3)", split={"x": 0})
+    inputs = made.draw(1)
+    made.settle(inputs, made.forward(inputs, 0))
+    assert len(made.blocks(inputs)) == 2
+    assert len(distribution_trials.first_rows(made).blocks(inputs)) == blocks
 
 
 def test_a_matrix_of_weights_with_as_many_rows_stays_whole():

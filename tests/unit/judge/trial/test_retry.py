@@ -87,6 +87,22 @@ def test_no_cause_is_looked_for_after_the_time_for_it(monkeypatch, call_s, calls
     assert next(asked) == calls
 
 
+def test_no_part_of_the_search_begins_after_its_time(monkeypatch):
+    """Neither a second call with the constructed weights, nor one with the problem's own values."""
+    clock, begun_s = [0.0], []
+
+    def takes():
+        begun_s.append(clock[0])
+        clock[0] += 0.6
+
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    earlier = [EarlierWeightsTrial([], [], True, b"other")] * 2
+    wrong = trial(Code.WRONG_ON_OTHER_VALUES, tensors=[tensor_check(3000.0, 9)])
+    runner = Runner(wrong, trial(Code.WRONG_VALUES), earlier, takes=takes)
+    assert runner.fault(search_s=2.0) == wrong.fault
+    assert begun_s == pytest.approx([0.0, 0.6, 1.2, 1.8])
+
+
 def test_stale_weights_are_wrong_for_all_values(monkeypatch):
     monkeypatch.setattr(retry, "is_stale", lambda *_: True)
     said = f"{wrong_for('outliers')}output: 1 of 2 values differ"
