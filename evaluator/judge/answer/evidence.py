@@ -27,10 +27,11 @@ _ENOUGH_PROOFS = 2
 """Calls with power that prove an output: one may have been answered by chance."""
 
 
-class _Seen(NamedTuple):
-    """What a call shows of an output while its values are in memory: the distance of answers made of means, the limit.
+class _OutputFacts(NamedTuple):
+    """Facts of a right output, read from its values, from which the power of the call follows.
 
-    `has_bits`: the output has the bits of the reference's, where these are a proof.
+    `distance`: of answers made of means. `limit`: the tolerance without the call's rounding. `has_bits`: the output has
+    the bits of the reference's output, where equal bits are a proof.
     """
 
     distance: float
@@ -58,7 +59,7 @@ class Evidence:
         self._distribution_mix = distribution_mix
         self._counts = counts
         self._means: dict[str, float] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._facts: dict[str, _OutputFacts] = {}
         self._rounding: dict[Profile, set[str]] = {}
         self._proofs: Counter[str] = Counter()
         self._other_bits: set[str] = set()
@@ -76,7 +77,7 @@ class Evidence:
 
         The problem's own check, where it decides instead, proves an answer if it refuses surely wrong ones.
         """
-        self._seen = {}
+        self._facts = {}
         if self._counts and self._reference.problem.check is CheckRule.INSTEAD:
             self._note_check(plan)
             return
@@ -87,23 +88,23 @@ class Evidence:
                 limit = limit_of(self._reference.problem, view.path, view.tensor)
                 distance = 0.0 if view.path in rounding else self._means.get(view.path, math.inf)
                 has_bits = self.unquoted and follows(plan.honest(), view, self._reference.values)
-                self._seen[view.path] = _Seen(distance, limit, has_bits)
+                self._facts[view.path] = _OutputFacts(distance, limit, has_bits)
 
     def measured(self, check: Check) -> Check:
         """Return the call last looked at, if right, with the powers: distances of wrong answers from the tolerance.
 
         A distance may need a draw of inputs, so the call's own are no longer in memory.
         """
-        seen, self._seen = self._seen, {}
-        if not check.ok or not seen:
+        facts, self._facts = self._facts, {}
+        if not check.ok or not facts:
             return check
-        tensors = [self._measured(check.profile, tensor, seen.get(tensor.path)) for tensor in check.tensors]
+        tensors = [self._measured(check.profile, tensor, facts.get(tensor.path)) for tensor in check.tensors]
         return replace(check, tensors=tensors)
 
-    def _measured(self, profile: Profile, check: TensorCheck, seen: _Seen | None) -> TensorCheck:
-        if seen is None:
+    def _measured(self, profile: Profile, check: TensorCheck, facts: _OutputFacts | None) -> TensorCheck:
+        if facts is None:
             return check
-        distance, limit, has_bits = seen
+        distance, limit, has_bits = facts
         known = self._distribution_mix.distance(profile, check.path) if distance else None
         distance = distance if known is None else min(distance, known)
         power = power_of(distance, check.tolerance or 0.0, limit.floor) if isinstance(limit, Bounds) else distance

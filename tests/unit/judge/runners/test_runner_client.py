@@ -88,14 +88,22 @@ def test_a_farewell_waits_for_the_runners_output_and_not_for_its_exit(monkeypatc
     runner.kill()
 
 
-def test_a_farewell_to_a_killed_runner_waits_for_nothing():
-    """The clock of a GPU kills a runner whose call failed."""
-    runner = Runner()
-    talk = RunnerClient(runner, None)
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_a_farewell_to_a_killed_runner_reads_no_closed_socket(monkeypatch, is_dead):
+    """The clock of a GPU kills a runner whose call failed; another thread may kill a runner during the farewell."""
+    runner, waits, readable = Runner(), [], Channel.readable
+
+    def after_the_kill(channel, within_s):
+        waits.append(within_s)
+        runner.socket.close()
+        return readable(channel, within_s)
+
+    monkeypatch.setattr(Channel, "readable", after_the_kill)
+    killed = ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=False, by_judge=True)
+    runner.poll_exit = lambda: killed if is_dead else None
+    RunnerClient(runner, None).farewell()
+    assert len(waits) == (0 if is_dead else 1)
     runner.kill()
-    runner.socket.close()
-    runner.poll_exit = lambda: ExitInfo(exit_code=None, signal="SIGKILL", out_of_memory=False, by_judge=True)
-    talk.farewell()
 
 
 def test_the_judge_works_while_a_runner_loads():
